@@ -1,0 +1,102 @@
+//! What a gateway and a decider say to each other: JSON over HTTP.
+//!
+//! Promise: unknown fields are refused on the way in, names carry their unit, and every reply of a
+//! decider carries [`MARKER`]; a reply without it came from something else and is not believed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decision::Reason;
+
+pub const DECIDE_PATH: &str = "/v1/decide";
+pub const THROTTLED_PATH: &str = "/v1/throttled";
+/// Present on every reply of a decider.
+pub const MARKER: &str = "x-weir-decider";
+/// Classes in one request, and requests of one class in it: bounds, not expectations.
+pub const WANTS_MAX: usize = 64;
+pub const N_MAX: u64 = 100_000;
+
+/// "May these requests go?" An empty `wants` asks only whether the decider and its store work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DecideRequest {
+    pub limit: String,
+    /// Hash of the policy the gateway runs, [`crate::policy::Policy::hash`].
+    pub policy: String,
+    /// Name of the gateway, for people.
+    pub gateway: String,
+    pub wants: Vec<Count>,
+}
+
+/// So many requests of a class: 0 to [`N_MAX`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Count {
+    pub class: String,
+    pub n: u64,
+}
+
+/// The waits cover every class of the limit, asked for or not: they are true until someone else is
+/// granted, and then they only get longer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecideReply {
+    /// The deciding clock, µs since the epoch.
+    pub now_us: u64,
+    pub granted: Vec<Count>,
+    /// From `now_us` until one more of the class could go; a class that could go now is left out.
+    pub wait_us: BTreeMap<String, u64>,
+    pub reason: BTreeMap<String, Reason>,
+    /// What is left of the provider's stop.
+    pub penalty_us: u64,
+}
+
+/// "The provider throttled us." Sent again until answered; `id` makes that harmless.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThrottledRequest {
+    pub limit: String,
+    /// How long the provider asks everyone to stop, from now.
+    pub pause_us: u64,
+    pub id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottledReply {
+    /// What is left of the stop; longer than `pause_us` when a longer one stands.
+    pub penalty_us: u64,
+}
+
+/// Body of every 4xx and 5xx of the decider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub error: String,
+}
+
+impl Reason {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::ClassRate => "class_rate",
+            Self::Penalty => "penalty",
+        }
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Reason {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        [Self::Rate, Self::ClassRate, Self::Penalty]
+            .into_iter()
+            .find(|reason| reason.name() == text)
+            .ok_or_else(|| {
+                serde::de::Error::unknown_variant(&text, &["rate", "class_rate", "penalty"])
+            })
+    }
+}
