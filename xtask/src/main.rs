@@ -1,1 +1,42 @@
-fn main() {}
+//! `cargo xtask …`: everything a developer runs. Each command first fetches or builds what it
+//! needs, so that a fresh machine with Rust needs no preparation.
+//!
+//! It starts the project's programs and never links them: what is tried here is what is deployed.
+
+mod cargo;
+mod paths;
+mod run;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Set-up, stack, demo, tests and checks of Weir.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Fetch or build what the other commands need: the Wasm modules, Envoy, Redis, Python packages.
+    ///
+    /// The other commands do the part they need by themselves; this one does all of it.
+    Setup,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Setup => setup::all(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
