@@ -1,0 +1,413 @@
+//! What arrived: counters, the log of arrivals, the last requests in full.
+//!
+//! Promise: an arrival is in the report from the moment its headers were read, and the report's
+//! sums agree at every moment. A class is known only once the body is, and bodies end in any
+//! order; so arrivals wait in line for their class, and each class's counters are fed in the
+//! order of arrival. Until then they are reported as `unknown`.
+//!
+//! Everything kept is bounded by the constants below; what is cut off is said.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use axum::http::{HeaderMap, Method, StatusCode};
+use serde::Serialize;
+
+use crate::rolling_max::RollingMax;
+use crate::texts::{TextId, Texts};
+
+pub const MAX_LOG: usize = 1_000_000;
+pub const MAX_RECENT: usize = 1_000;
+/// Header bytes kept for the recent requests.
+pub const MAX_RECENT_BYTES: usize = 64 * 1024 * 1024;
+/// Classes beyond these are counted together, as `other`.
+pub const MAX_CLASSES: usize = 64;
+/// Arrivals that may wait for their class; beyond, the oldest stays `unknown`.
+pub const MAX_UNSETTLED: usize = 1_000_000;
+
+const UNKNOWN: u16 = 0;
+const OTHER: u16 = 1;
+
+/// How an arrival counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Accepted,
+    /// Throttled.
+    Refused,
+    /// A forced reply that says neither.
+    Failed,
+}
+
+/// An arrival as its headers show it.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    /// Never before the previous arrival.
+    pub at_ns: u64,
+    pub outcome: Outcome,
+    pub status: StatusCode,
+    pub method: &'a Method,
+    /// With the query.
+    pub path: &'a str,
+    pub headers: HeaderBytes,
+}
+
+#[derive(Debug)]
+pub struct Record {
+    total: Tally,
+    body_bytes: u64,
+    first_at_ns: Option<u64>,
+    last_at_ns: u64,
+    /// Index: class. `unknown` and `other` are always there.
+    classes: Vec<(String, Tally)>,
+    unsettled: VecDeque<Unsettled>,
+    /// Arrivals `1..=settled` have their class for good.
+    settled: u64,
+    log: Vec<LogEntry>,
+    texts: Texts,
+    recent: VecDeque<Recent>,
+    recent_bytes: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Tally {
+    arrivals: u64,
+    accepted: u64,
+    refused: u64,
+    failed: u64,
+    rolling: RollingMax,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Unsettled {
+    at_ns: u64,
+    outcome: Outcome,
+    class: Option<u16>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LogEntry {
+    at_us: u64,
+    method: TextId,
+    path: TextId,
+    class: u16,
+    status: u16,
+}
+
+#[derive(Debug)]
+struct Recent {
+    id: u64,
+    at_us: u64,
+    method: Method,
+    path: String,
+    class: u16,
+    status: u16,
+    body_bytes: u64,
+    complete: bool,
+    headers: HeaderBytes,
+}
+
+impl Recent {
+    fn bytes(&self) -> usize {
+        self.path.len() + self.headers.text.len()
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct Counts {
+    pub arrivals: u64,
+    pub accepted: u64,
+    pub refused: u64,
+    /// Forced replies that are neither.
+    pub failed: u64,
+    pub max_in_any_1s: usize,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Report {
+    #[serde(flatten)]
+    pub total: Counts,
+    pub body_bytes: u64,
+    pub by_class: BTreeMap<String, Counts>,
+    pub first_at_s: Option<f64>,
+    pub last_at_s: Option<f64>,
+    /// The log of arrivals is full; the counters are not affected.
+    pub arrivals_truncated: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ArrivalView {
+    pub at_us: u64,
+    pub class: String,
+    pub status: u16,
+    pub path: String,
+    pub method: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct RequestView {
+    pub id: u64,
+    pub at_us: u64,
+    pub method: String,
+    pub path: String,
+    pub class: String,
+    pub status: u16,
+    pub body_bytes: u64,
+    /// Whether the body has been read to its end.
+    pub complete: bool,
+    pub headers: Vec<(String, String)>,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        let class = |name: &str| (name.to_owned(), Tally::default());
+        Self {
+            total: Tally::default(),
+            body_bytes: 0,
+            first_at_ns: None,
+            last_at_ns: 0,
+            classes: vec![class("unknown"), class("other")],
+            unsettled: VecDeque::new(),
+            settled: 0,
+            log: Vec::new(),
+            texts: Texts::default(),
+            recent: VecDeque::new(),
+            recent_bytes: 0,
+        }
+    }
+}
+
+impl Record {
+    /// Notes an arrival and numbers it, from 1.
+    pub fn arrive(&mut self, arrival: Arrival<'_>) -> u64 {
+        self.total.add(arrival.at_ns, arrival.outcome);
+        let id = self.total.arrivals;
+        self.first_at_ns.get_or_insert(arrival.at_ns);
+        self.last_at_ns = arrival.at_ns;
+        if self.unsettled.len() == MAX_UNSETTLED {
+            self.settle_oldest();
+        }
+        self.unsettled.push_back(Unsettled {
+            at_ns: arrival.at_ns,
+            outcome: arrival.outcome,
+            class: None,
+        });
+        if self.log.len() < MAX_LOG {
+            self.log.push(LogEntry {
+                at_us: arrival.at_ns / 1_000,
+                method: self.texts.intern(arrival.method.as_str()),
+                path: self.texts.intern(arrival.path),
+                class: UNKNOWN,
+                status: arrival.status.as_u16(),
+            });
+        }
+        self.keep_recent(id, arrival);
+        id
+    }
+
+    pub fn body(&mut self, id: u64, bytes: u64) {
+        self.body_bytes += bytes;
+        if let Some(recent) = self.recent_mut(id) {
+            recent.body_bytes += bytes;
+        }
+    }
+
+    /// The body has ended, or never will: `class` is final. `complete` tells which.
+    pub fn settle(&mut self, id: u64, class: Option<&str>, complete: bool) {
+        let class = class.map_or(UNKNOWN, |name| self.class_id(name));
+        if let Some(entry) = index(id, 1).and_then(|at| self.log.get_mut(at)) {
+            entry.class = class;
+        }
+        if let Some(recent) = self.recent_mut(id) {
+            recent.class = class;
+            recent.complete = complete;
+        }
+        if let Some(waiting) = index(id, self.settled + 1).and_then(|at| self.unsettled.get_mut(at))
+        {
+            waiting.class = Some(class);
+        }
+        while self
+            .unsettled
+            .front()
+            .is_some_and(|oldest| oldest.class.is_some())
+        {
+            self.settle_oldest();
+        }
+    }
+
+    pub fn report(&self) -> Report {
+        let mut classes = self.classes.clone();
+        for waiting in &self.unsettled {
+            let class = waiting.class.unwrap_or(UNKNOWN);
+            classes[usize::from(class)]
+                .1
+                .add(waiting.at_ns, waiting.outcome);
+        }
+        let seen = classes.into_iter().filter(|(_, tally)| tally.arrivals > 0);
+        Report {
+            total: self.total.counts(),
+            body_bytes: self.body_bytes,
+            by_class: seen.map(|(name, tally)| (name, tally.counts())).collect(),
+            first_at_s: self.first_at_ns.map(seconds),
+            last_at_s: self.first_at_ns.map(|_| seconds(self.last_at_ns)),
+            arrivals_truncated: self.log_truncated(),
+        }
+    }
+
+    /// Up to `max` arrivals, the first of them number `from + 1`.
+    pub fn arrivals(&self, from: usize, max: usize) -> Vec<ArrivalView> {
+        let entries = self.log.iter().skip(from).take(max);
+        let view = |entry: &LogEntry| ArrivalView {
+            at_us: entry.at_us,
+            class: self.classes[usize::from(entry.class)].0.clone(),
+            status: entry.status,
+            path: self.texts.get(entry.path).to_owned(),
+            method: self.texts.get(entry.method).to_owned(),
+        };
+        entries.map(view).collect()
+    }
+
+    pub fn log_truncated(&self) -> bool {
+        self.total.arrivals > self.log.len() as u64
+    }
+
+    /// The last `last` requests, oldest first.
+    pub fn requests(&self, last: usize) -> Vec<RequestView> {
+        let view = |recent: &Recent| RequestView {
+            id: recent.id,
+            at_us: recent.at_us,
+            method: recent.method.to_string(),
+            path: recent.path.clone(),
+            class: self.classes[usize::from(recent.class)].0.clone(),
+            status: recent.status,
+            body_bytes: recent.body_bytes,
+            complete: recent.complete,
+            headers: recent.headers.pairs(),
+        };
+        let skip = self.recent.len().saturating_sub(last);
+        self.recent.iter().skip(skip).map(view).collect()
+    }
+
+    fn settle_oldest(&mut self) {
+        if let Some(oldest) = self.unsettled.pop_front() {
+            self.settled += 1;
+            let class = oldest.class.unwrap_or(UNKNOWN);
+            self.classes[usize::from(class)]
+                .1
+                .add(oldest.at_ns, oldest.outcome);
+        }
+    }
+
+    fn class_id(&mut self, name: &str) -> u16 {
+        let known = self.classes.iter().position(|(known, _)| known == name);
+        let at = match known {
+            Some(at) => at,
+            None if self.classes.len() == MAX_CLASSES => return OTHER,
+            None => {
+                self.classes.push((name.to_owned(), Tally::default()));
+                self.classes.len() - 1
+            }
+        };
+        u16::try_from(at).unwrap_or(OTHER)
+    }
+
+    fn keep_recent(&mut self, id: u64, arrival: Arrival<'_>) {
+        let recent = Recent {
+            id,
+            at_us: arrival.at_ns / 1_000,
+            method: arrival.method.clone(),
+            path: arrival.path.to_owned(),
+            class: UNKNOWN,
+            status: arrival.status.as_u16(),
+            body_bytes: 0,
+            complete: false,
+            headers: arrival.headers,
+        };
+        self.recent_bytes += recent.bytes();
+        self.recent.push_back(recent);
+        while self.recent.len() > MAX_RECENT || self.recent_bytes > MAX_RECENT_BYTES {
+            let Some(oldest) = self.recent.pop_front() else {
+                break;
+            };
+            self.recent_bytes -= oldest.bytes();
+        }
+    }
+
+    fn recent_mut(&mut self, id: u64) -> Option<&mut Recent> {
+        let first = self.recent.front()?.id;
+        self.recent.get_mut(index(id, first)?)
+    }
+}
+
+impl Tally {
+    fn add(&mut self, at_ns: u64, outcome: Outcome) {
+        self.arrivals += 1;
+        match outcome {
+            Outcome::Accepted => self.accepted += 1,
+            Outcome::Refused => self.refused += 1,
+            Outcome::Failed => self.failed += 1,
+        }
+        self.rolling.add(at_ns);
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            arrivals: self.arrivals,
+            accepted: self.accepted,
+            refused: self.refused,
+            failed: self.failed,
+            max_in_any_1s: self.rolling.max(),
+        }
+    }
+}
+
+/// Place of `id` in a list whose first element is number `first`.
+fn index(id: u64, first: u64) -> Option<usize> {
+    usize::try_from(id.checked_sub(first)?).ok()
+}
+
+pub fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A request's header fields in one piece of memory: holding on to the parsed map would hold
+/// on to the connection's read buffer, which may be far larger.
+#[derive(Debug, Default)]
+pub struct HeaderBytes {
+    text: Vec<u8>,
+    /// Ends of name, value, name, value, ... in `text`.
+    ends: Vec<u32>,
+}
+
+impl HeaderBytes {
+    pub fn new(headers: &HeaderMap) -> Self {
+        let mut kept = Self {
+            text: Vec::with_capacity(512),
+            ends: Vec::with_capacity(2 * headers.len()),
+        };
+        for (name, value) in headers {
+            kept.push(name.as_str().as_bytes());
+            kept.push(value.as_bytes());
+        }
+        kept
+    }
+
+    fn push(&mut self, piece: &[u8]) {
+        self.text.extend_from_slice(piece);
+        self.ends
+            .push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
+    }
+
+    fn pairs(&self) -> Vec<(String, String)> {
+        let mut start = 0;
+        let mut piece = |end: u32| {
+            let end = end as usize;
+            let text = String::from_utf8_lossy(&self.text[start..end]).into_owned();
+            start = end;
+            text
+        };
+        let ends = self.ends.chunks_exact(2);
+        ends.map(|pair| (piece(pair[0]), piece(pair[1]))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
