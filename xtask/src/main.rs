@@ -7,6 +7,8 @@ mod cargo;
 mod paths;
 mod run;
 mod setup;
+mod stack;
+mod up;
 
 use std::process::ExitCode;
 
@@ -26,11 +28,14 @@ enum Command {
     ///
     /// The other commands do the part they need by themselves; this one does all of it.
     Setup,
+    /// Start the stack and keep it up: Redis, deciders, a simulated provider, gateways.
+    Up(up::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup => setup::all(),
+        Command::Up(args) => up::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,7 +19,6 @@ pub fn tools(below: &str) -> PathBuf {
 }
 
 /// A program of this workspace as `cargo build --release` leaves it.
-#[expect(dead_code, reason = "the stack starts programs")]
 pub fn program(name: &str) -> PathBuf {
     target("release").join(name)
 }
