@@ -71,10 +71,7 @@ impl Rules {
         let before = self.classes.iter().take(class).map(Vec::len).sum::<usize>();
         let own = self.classes.get(class).into_iter().flatten().enumerate();
         let place = self.limit.len() + before;
-        self.limit
-            .iter()
-            .enumerate()
-            .chain(own.map(move |(i, gcra)| (place + i, gcra)))
+        self.limit.iter().enumerate().chain(own.map(move |(i, gcra)| (place + i, gcra)))
     }
 }
 
@@ -82,23 +79,14 @@ impl Rules {
 pub fn decide(rules: &Rules, state: &mut State, now: Micros, wants: &[u64]) -> Vec<Share> {
     let penalty = settle(rules, state, now);
     if !penalty.is_zero() {
-        let shut = Share {
-            granted: 0,
-            wait: penalty,
-            reason: Some(Reason::Penalty),
-        };
+        let shut = Share { granted: 0, wait: penalty, reason: Some(Reason::Penalty) };
         return vec![shut; rules.classes.len()];
     }
     let mut granted = Vec::with_capacity(rules.classes.len());
     for class in 0..rules.classes.len() {
         let want = wants.get(class).copied().unwrap_or(0);
         let n = rules.binding(class).fold(want, |n, (place, gcra)| {
-            n.min(
-                state
-                    .tats
-                    .get(place)
-                    .map_or(0, |tat| gcra.admissible(*tat, now)),
-            )
+            n.min(state.tats.get(place).map_or(0, |tat| gcra.admissible(*tat, now)))
         });
         for (place, gcra) in rules.binding(class).filter(|_| n > 0) {
             if let Some(tat) = state.tats.get_mut(place) {
@@ -114,9 +102,7 @@ pub fn decide(rules: &Rules, state: &mut State, now: Micros, wants: &[u64]) -> V
 /// Returns what is left of it.
 pub fn penalise(rules: &Rules, state: &mut State, now: Micros, pause: Micros) -> Micros {
     settle(rules, state, now);
-    state.penalty_until = state
-        .penalty_until
-        .max(now.plus(pause.min(rules.max_pause)));
+    state.penalty_until = state.penalty_until.max(now.plus(pause.min(rules.max_pause)));
     state.penalty_until.minus(now)
 }
 
@@ -137,23 +123,13 @@ fn shares(rules: &Rules, state: &State, now: Micros, granted: &[u64]) -> Vec<Sha
     let share = |(class, granted): (usize, &u64)| {
         let mut longest = (Micros::ZERO, None);
         for (place, gcra) in rules.binding(class) {
-            let wait = state
-                .tats
-                .get(place)
-                .map_or(Micros::ZERO, |tat| gcra.wait(*tat, now));
+            let wait = state.tats.get(place).map_or(Micros::ZERO, |tat| gcra.wait(*tat, now));
             if wait > longest.0 {
                 let own = place >= rules.limit.len();
-                longest = (
-                    wait,
-                    Some(if own { Reason::ClassRate } else { Reason::Rate }),
-                );
+                longest = (wait, Some(if own { Reason::ClassRate } else { Reason::Rate }));
             }
         }
-        Share {
-            granted: *granted,
-            wait: longest.0,
-            reason: longest.1,
-        }
+        Share { granted: *granted, wait: longest.0, reason: longest.1 }
     };
     granted.iter().enumerate().map(share).collect()
 }

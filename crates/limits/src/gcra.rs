@@ -32,20 +32,14 @@ impl Rate {
     pub fn gcra(&self) -> Gcra {
         let emission_interval = Micros(self.per.0.div_ceil(u64::from(self.target.max(1))).max(1));
         let tolerance = emission_interval.times(u64::from(self.burst.max(1)) - 1);
-        Gcra {
-            emission_interval,
-            tolerance,
-        }
+        Gcra { emission_interval, tolerance }
     }
 }
 
 impl Gcra {
     /// A rate of one request per `emission_interval` (at least 1 µs) with a burst of one.
     pub fn spaced(emission_interval: Micros) -> Self {
-        Self {
-            emission_interval: emission_interval.max(Micros(1)),
-            tolerance: Micros::ZERO,
-        }
+        Self { emission_interval: emission_interval.max(Micros(1)), tolerance: Micros::ZERO }
     }
 
     pub fn emission_interval(&self) -> Micros {
@@ -66,11 +60,7 @@ impl Gcra {
     pub fn admissible(&self, tat: Micros, now: Micros) -> u64 {
         let limit = now.plus(self.tolerance);
         let tat = tat.max(now);
-        if tat > limit {
-            0
-        } else {
-            limit.minus(tat).0 / self.emission_interval.0 + 1
-        }
+        if tat > limit { 0 } else { limit.minus(tat).0 / self.emission_interval.0 + 1 }
     }
 
     /// The TAT after `n` grants at `now`. Call only with `n` ≤ `admissible`.
@@ -91,12 +81,7 @@ mod tests {
     const T0: u64 = 1_700_000_000_000_000;
 
     fn rate(target: u32, burst: u32) -> Gcra {
-        Rate {
-            target,
-            per: Micros::SECOND,
-            burst,
-        }
-        .gcra()
+        Rate { target, per: Micros::SECOND, burst }.gcra()
     }
 
     /// Asks one at a time at the given instants (µs after T0) and lists which were granted.
@@ -128,19 +113,13 @@ mod tests {
 
     #[test]
     fn next_grant_is_exactly_one_interval_later() {
-        assert_eq!(
-            check(rate(90, 1), &[0, 11_111, 11_112]),
-            [true, false, true]
-        );
+        assert_eq!(check(rate(90, 1), &[0, 11_111, 11_112]), [true, false, true]);
     }
 
     #[test]
     fn idle_time_earns_no_more_than_burst() {
         let day = 86_400_000_000;
-        assert_eq!(
-            check(rate(90, 2), &[0, day, day, day]),
-            [true, true, true, false]
-        );
+        assert_eq!(check(rate(90, 2), &[0, day, day, day]), [true, true, true, false]);
     }
 
     #[test]
@@ -168,21 +147,12 @@ mod tests {
         let now = Micros(T0);
         let legal = gcra.legal(Micros(T0 + 3_600_000_000), now);
         assert_eq!(legal, gcra.charge(Micros::ZERO, now, 5));
-        assert_eq!(
-            gcra.legal(Micros(T0 + 5), now),
-            Micros(T0 + 5),
-            "a legal one is left alone"
-        );
+        assert_eq!(gcra.legal(Micros(T0 + 5), now), Micros(T0 + 5), "a legal one is left alone");
     }
 
     #[test]
     fn absurd_numbers_saturate() {
-        let gcra = Rate {
-            target: 1,
-            per: Micros(u64::MAX),
-            burst: u32::MAX,
-        }
-        .gcra();
+        let gcra = Rate { target: 1, per: Micros(u64::MAX), burst: u32::MAX }.gcra();
         let tat = gcra.charge(Micros(u64::MAX), Micros(u64::MAX), 7);
         assert_eq!(tat, Micros(u64::MAX));
         assert_eq!(

@@ -114,12 +114,7 @@ impl Policy {
 
     /// See [`worst::headroom`].
     pub fn headroom(&self, limit: &Limit) -> Option<crate::gcra::Gcra> {
-        worst::headroom(
-            &limit.rates,
-            &limit.contract,
-            self.path_jitter,
-            self.gateways_max,
-        )
+        worst::headroom(&limit.rates, &limit.contract, self.path_jitter, self.gateways_max)
     }
 }
 

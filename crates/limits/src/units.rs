@@ -19,13 +19,8 @@ pub struct BadDuration {
 }
 
 /// Units by descending length of suffix, so that `ms` is not read as `s`.
-const UNITS: [(&str, u64); 5] = [
-    ("us", 1),
-    ("ms", 1_000),
-    ("s", 1_000_000),
-    ("m", 60_000_000),
-    ("h", 3_600_000_000),
-];
+const UNITS: [(&str, u64); 5] =
+    [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("m", 60_000_000), ("h", 3_600_000_000)];
 
 impl Micros {
     pub const ZERO: Self = Self(0);
@@ -72,15 +67,10 @@ impl Micros {
     /// Anything but a whole number directly followed by us, ms, s, m or h; or more than a `u64`
     /// of microseconds.
     pub fn parse(text: &str) -> Result<Self, BadDuration> {
-        let bad = || BadDuration {
-            text: text.to_owned(),
-        };
+        let bad = || BadDuration { text: text.to_owned() };
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at_checked(digits).ok_or_else(bad)?;
-        let (_, scale) = UNITS
-            .iter()
-            .find(|(name, _)| *name == unit)
-            .ok_or_else(bad)?;
+        let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?;
         let number: u64 = number.parse().map_err(|_| bad())?;
         number.checked_mul(*scale).map(Self).ok_or_else(bad)
     }
@@ -92,7 +82,7 @@ impl fmt::Display for Micros {
         let (name, scale) = UNITS
             .iter()
             .rev()
-            .find(|(_, scale)| self.0 != 0 && self.0 % scale == 0)
+            .find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale))
             .unwrap_or(&("s", 1_000_000));
         write!(f, "{}{name}", self.0 / scale)
     }

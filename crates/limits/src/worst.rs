@@ -61,17 +61,10 @@ mod tests {
     use super::*;
 
     const JITTER: Micros = Micros(20_000);
-    const SECOND: Window = Window {
-        requests: 100,
-        per: Micros::SECOND,
-    };
+    const SECOND: Window = Window { requests: 100, per: Micros::SECOND };
 
     fn rate(target: u32, burst: u32) -> Rate {
-        Rate {
-            target,
-            per: Micros::SECOND,
-            burst,
-        }
+        Rate { target, per: Micros::SECOND, burst }
     }
 
     /// Counts what a source that always sends as early as it may puts into a span.
@@ -126,15 +119,8 @@ mod tests {
     #[test]
     fn headroom_is_nothing_when_a_window_has_less_than_one_each() {
         assert_eq!(headroom(&[rate(90, 5)], &[SECOND], JITTER, 5), None);
-        assert_eq!(
-            headroom(&[rate(100, 5)], &[SECOND], JITTER, 1),
-            None,
-            "already over"
-        );
-        let minute = Window {
-            requests: 5_000,
-            per: Micros::from_secs(60),
-        };
+        assert_eq!(headroom(&[rate(100, 5)], &[SECOND], JITTER, 1), None, "already over");
+        let minute = Window { requests: 5_000, per: Micros::from_secs(60) };
         assert_eq!(headroom(&[rate(90, 5)], &[SECOND, minute], JITTER, 1), None);
     }
 }

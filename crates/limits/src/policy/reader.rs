@@ -24,22 +24,12 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Node<'a> {
     pub fn root(value: &'a Value) -> Self {
-        Self {
-            path: String::new(),
-            value,
-        }
+        Self { path: String::new(), value }
     }
 
     pub fn error(&self, message: impl Into<String>) -> PolicyError {
-        let path = if self.path.is_empty() {
-            "policy"
-        } else {
-            &self.path
-        };
-        PolicyError {
-            path: path.to_owned(),
-            message: message.into(),
-        }
+        let path = if self.path.is_empty() { "policy" } else { &self.path };
+        PolicyError { path: path.to_owned(), message: message.into() }
     }
 
     fn not(&self, wanted: &str) -> PolicyError {
@@ -50,23 +40,16 @@ impl<'a> Node<'a> {
         let wanted = format!("a mapping; allowed fields: {}", known.join(", "));
         let map = self.value.as_object().ok_or_else(|| self.not(&wanted))?;
         match map.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(self.error(format!(
-                "unknown field `{key}`; allowed: {}",
-                known.join(", ")
-            ))),
-            None => Ok(Fields {
-                path: self.path.clone(),
-                map,
-            }),
+            Some(key) => {
+                Err(self.error(format!("unknown field `{key}`; allowed: {}", known.join(", "))))
+            }
+            None => Ok(Fields { path: self.path.clone(), map }),
         }
     }
 
     pub fn list(&self) -> Result<Vec<Node<'a>>, PolicyError> {
         let items = self.value.as_array().ok_or_else(|| self.not("a list"))?;
-        let at = |(i, value)| Node {
-            path: format!("{}[{i}]", self.path),
-            value,
-        };
+        let at = |(i, value)| Node { path: format!("{}[{i}]", self.path), value };
         Ok(items.iter().enumerate().map(at).collect())
     }
 
@@ -99,27 +82,19 @@ impl<'a> Node<'a> {
     }
 
     pub fn number(&self, low: u32, high: u32) -> Result<u32, PolicyError> {
-        let number = self
-            .value
-            .as_u64()
-            .and_then(|number| u32::try_from(number).ok());
+        let number = self.value.as_u64().and_then(|number| u32::try_from(number).ok());
         number
             .filter(|number| (low..=high).contains(number))
             .ok_or_else(|| self.not(&format!("a whole number from {low} to {high}")))
     }
 
     pub fn duration(&self, low: Micros, high: Micros) -> Result<Micros, PolicyError> {
-        let text = self
-            .value
-            .as_str()
-            .ok_or_else(|| self.not("a duration like 50ms or 10m"))?;
+        let text = self.value.as_str().ok_or_else(|| self.not("a duration like 50ms or 10m"))?;
         let duration = Micros::parse(text).map_err(|bad| self.error(bad.to_string()))?;
         if (low..=high).contains(&duration) {
             Ok(duration)
         } else {
-            Err(self.error(format!(
-                "`{text}` is out of range; allowed: {low} to {high}"
-            )))
+            Err(self.error(format!("`{text}` is out of range; allowed: {low} to {high}")))
         }
     }
 }
@@ -129,30 +104,19 @@ impl<'a> Fields<'a> {
     pub fn optional(&self, name: &str) -> Option<Node<'a>> {
         let dot = if self.path.is_empty() { "" } else { "." };
         let value = self.map.get(name).filter(|value| !value.is_null())?;
-        Some(Node {
-            path: format!("{}{dot}{name}", self.path),
-            value,
-        })
+        Some(Node { path: format!("{}{dot}{name}", self.path), value })
     }
 
     pub fn required(&self, name: &str) -> Result<Node<'a>, PolicyError> {
         self.optional(name).ok_or_else(|| {
-            let path = if self.path.is_empty() {
-                "policy"
-            } else {
-                &self.path
-            };
-            PolicyError {
-                path: path.to_owned(),
-                message: format!("field `{name}` is missing"),
-            }
+            let path = if self.path.is_empty() { "policy" } else { &self.path };
+            PolicyError { path: path.to_owned(), message: format!("field `{name}` is missing") }
         })
     }
 
     /// The items of a list that may be left out.
     pub fn items(&self, name: &str) -> Result<Vec<Node<'a>>, PolicyError> {
-        self.optional(name)
-            .map_or(Ok(Vec::new()), |node| node.list())
+        self.optional(name).map_or(Ok(Vec::new()), |node| node.list())
     }
 }
 

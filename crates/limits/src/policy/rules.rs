@@ -21,19 +21,15 @@ pub(super) fn policy(document: &Value) -> Result<Policy, PolicyError> {
     let decider = fields.required("decider")?.fields(&["timeout"])?;
     let timeout = decider.required("timeout")?;
     let decider_timeout = timeout.duration(Micros::from_millis(5), Micros::from_secs(5))?;
-    let path_jitter = fields
-        .required("path_jitter")?
-        .duration(Micros::ZERO, Micros::SECOND)?;
+    let path_jitter = fields.required("path_jitter")?.duration(Micros::ZERO, Micros::SECOND)?;
     let nodes = fields.required("limits")?.some()?;
     let mut limits: Vec<Limit> = Vec::with_capacity(nodes.len());
     for node in nodes {
         let limit = limit(&node, path_jitter)?;
         for other in &limits {
             if other.name == limit.name {
-                return Err(node.error(format!(
-                    "name `{}` is taken; allowed: a name of its own",
-                    limit.name
-                )));
+                return Err(node
+                    .error(format!("name `{}` is taken; allowed: a name of its own", limit.name)));
             }
             if let Some(host) = overlap(&other.matches, &limit.matches) {
                 return Err(node.error(format!(
@@ -44,19 +40,11 @@ pub(super) fn policy(document: &Value) -> Result<Policy, PolicyError> {
         }
         limits.push(limit);
     }
-    Ok(Policy {
-        hash: hash(document),
-        gateways_max,
-        decider_timeout,
-        path_jitter,
-        limits,
-    })
+    Ok(Policy { hash: hash(document), gateways_max, decider_timeout, path_jitter, limits })
 }
 
 fn limit(node: &Node, path_jitter: Micros) -> Result<Limit, PolicyError> {
-    let known = [
-        "name", "match", "contract", "rates", "priority", "classes", "throttle", "unsafe",
-    ];
+    let known = ["name", "match", "contract", "rates", "priority", "classes", "throttle", "unsafe"];
     let fields = node.fields(&known)?;
     let name = fields.required("name")?.text_that(is_name, NAME_RULE)?;
     let matches = matches(&fields.required("match")?)?;
@@ -71,16 +59,8 @@ fn limit(node: &Node, path_jitter: Micros) -> Result<Limit, PolicyError> {
         .optional("unsafe")
         .map(|node| node.text_that(|text| !text.trim().is_empty(), "the reason, in words"))
         .transpose()?;
-    let limit = Limit {
-        name,
-        matches,
-        contract,
-        rates,
-        priority,
-        classes,
-        throttle,
-        unsafe_reason,
-    };
+    let limit =
+        Limit { name, matches, contract, rates, priority, classes, throttle, unsafe_reason };
     targets_are_within_the_contract(&limit, &rate_nodes, path_jitter)?;
     classes_are_told_apart(&limit, &class_nodes)?;
     caps_are_within_the_target(&limit, &class_nodes)?;
@@ -105,10 +85,7 @@ fn matches(node: &Node) -> Result<Match, PolicyError> {
 
 fn window(node: &Node) -> Result<Window, PolicyError> {
     let fields = node.fields(&["requests", "per"])?;
-    Ok(Window {
-        requests: fields.required("requests")?.number(1, 10_000_000)?,
-        per: per(&fields)?,
-    })
+    Ok(Window { requests: fields.required("requests")?.number(1, 10_000_000)?, per: per(&fields)? })
 }
 
 fn rate(node: &Node) -> Result<Rate, PolicyError> {
@@ -116,16 +93,12 @@ fn rate(node: &Node) -> Result<Rate, PolicyError> {
     Ok(Rate {
         target: fields.required("target")?.number(1, 10_000_000)?,
         per: per(&fields)?,
-        burst: fields
-            .optional("burst")
-            .map_or(Ok(1), |node| node.number(1, 1_000_000))?,
+        burst: fields.optional("burst").map_or(Ok(1), |node| node.number(1, 1_000_000))?,
     })
 }
 
 fn per(fields: &Fields) -> Result<Micros, PolicyError> {
-    fields
-        .required("per")?
-        .duration(Micros::from_millis(1), DAY)
+    fields.required("per")?.duration(Micros::from_millis(1), DAY)
 }
 
 fn class(node: &Node) -> Result<Class, PolicyError> {
@@ -135,10 +108,7 @@ fn class(node: &Node) -> Result<Class, PolicyError> {
         Ok(text.to_ascii_lowercase())
     };
     let principal = |node: &Node| {
-        node.text_that(
-            |text| text.starts_with("spiffe://"),
-            "a URI that starts with spiffe://",
-        )
+        node.text_that(|text| text.starts_with("spiffe://"), "a URI that starts with spiffe://")
     };
     Ok(Class {
         name: fields.required("name")?.text_that(is_name, NAME_RULE)?,
@@ -150,25 +120,15 @@ fn class(node: &Node) -> Result<Class, PolicyError> {
 
 fn priority(node: &Node, classes: &[Class]) -> Result<Priority, PolicyError> {
     let fields = node.fields(&["header", "default"])?;
-    let header = fields
-        .required("header")?
-        .text_that(is_header, "a header name, like x-priority")?;
+    let header =
+        fields.required("header")?.text_that(is_header, "a header name, like x-priority")?;
     let default = fields.required("default")?;
     let name = default.text()?;
     let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
-    let index = names
-        .iter()
-        .position(|class| *class == name)
-        .ok_or_else(|| {
-            default.error(format!(
-                "`{name}` is not a class; allowed: {}",
-                names.join(", ")
-            ))
-        })?;
-    Ok(Priority {
-        header: header.to_ascii_lowercase(),
-        default: index,
-    })
+    let index = names.iter().position(|class| *class == name).ok_or_else(|| {
+        default.error(format!("`{name}` is not a class; allowed: {}", names.join(", ")))
+    })?;
+    Ok(Priority { header: header.to_ascii_lowercase(), default: index })
 }
 
 fn throttle(node: Option<Node>) -> Result<Throttle, PolicyError> {
@@ -201,11 +161,8 @@ fn targets_are_within_the_contract(
     path_jitter: Micros,
 ) -> Result<(), PolicyError> {
     // Both are non-empty; the closest rate is the one to speak of.
-    let Some((rate, node)) = limit
-        .rates
-        .iter()
-        .zip(nodes)
-        .max_by_key(|(rate, _)| rate.gcra().emission_interval())
+    let Some((rate, node)) =
+        limit.rates.iter().zip(nodes).max_by_key(|(rate, _)| rate.gcra().emission_interval())
     else {
         return Ok(());
     };
@@ -214,24 +171,14 @@ fn targets_are_within_the_contract(
             u128::from(rate.target) * u128::from(window.per.0)
                 > u128::from(window.requests) * u128::from(rate.per.0)
         });
-        let unsafe_ = !limit
-            .rates
-            .iter()
-            .any(|rate| worst::within(rate, window, path_jitter));
+        let unsafe_ = !limit.rates.iter().any(|rate| worst::within(rate, window, path_jitter));
         if above || (unsafe_ && limit.unsafe_reason.is_none()) {
             let seen = worst::worst_case(&limit.rates, window.per, path_jitter);
             let allowed = match worst::highest_target(rate, window, path_jitter) {
                 0 => format!("a burst below {}", window.requests),
-                target => format!(
-                    "a target of at most {target} per {} with this burst",
-                    rate.per
-                ),
+                target => format!("a target of at most {target} per {} with this burst", rate.per),
             };
-            let or = if above {
-                ""
-            } else {
-                ", or `unsafe: <reason>` on the limit"
-            };
+            let or = if above { "" } else { ", or `unsafe: <reason>` on the limit" };
             return Err(node.error(format!(
                 "target {} per {} with burst {} and path_jitter {path_jitter} can put {seen} requests into {}, over the contract of {}; allowed: {allowed}{or}",
                 rate.target, rate.per, rate.burst, window.per, window.requests
@@ -246,16 +193,10 @@ fn classes_are_told_apart(limit: &Limit, nodes: &[Node]) -> Result<(), PolicyErr
     for ((index, class), node) in seen {
         for other in limit.classes.iter().take(index) {
             if other.name == class.name {
-                return Err(node.error(format!(
-                    "name `{}` is taken; allowed: a name of its own",
-                    class.name
-                )));
+                return Err(node
+                    .error(format!("name `{}` is taken; allowed: a name of its own", class.name)));
             }
-            if let Some(value) = class
-                .values
-                .iter()
-                .find(|value| other.values.contains(value))
-            {
+            if let Some(value) = class.values.iter().find(|value| other.values.contains(value)) {
                 return Err(node.error(format!(
                     "value `{value}` belongs to class `{}`; allowed: each value in one class",
                     other.name
