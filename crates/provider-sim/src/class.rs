@@ -38,10 +38,8 @@ impl Classifier {
         } else if self.head.len() + chunk.len() <= KEPT_BYTES {
             self.head.extend_from_slice(chunk);
         } else {
-            let mut overflow = Overflow {
-                word: first_word(&self.head),
-                tail: last_bytes(&self.head),
-            };
+            let mut overflow =
+                Overflow { word: first_word(&self.head), tail: last_bytes(&self.head) };
             self.head = Vec::new();
             overflow.feed(chunk);
             self.overflow = Some(overflow);
@@ -119,10 +117,7 @@ mod tests {
 
     #[test]
     fn without_the_field_the_first_word_decides() {
-        check(
-            &[br#"{"to":"1","text":"marketing, not otp"}"#],
-            Some("marketing"),
-        );
+        check(&[br#"{"to":"1","text":"marketing, not otp"}"#], Some("marketing"));
         check(&[b"class=otp&kind=marketing"], Some("otp"));
         check(&[br#"{"class":7,"text":"otp"}"#], Some("otp"));
         check(&[br#"["marketing"]"#], Some("marketing"));
@@ -146,10 +141,7 @@ mod tests {
     fn a_long_body_is_searched_as_it_passes() {
         let filler = vec![b'x'; KEPT_BYTES - 4];
         check(&[&filler, b"xxxxxmark", b"eting otp"], Some("marketing"));
-        check(
-            &[&filler, b"xxmark", b"eti", b"n", b"g otp"],
-            Some("marketing"),
-        );
+        check(&[&filler, b"xxmark", b"eti", b"n", b"g otp"], Some("marketing"));
         check(&[&filler, b"xxo", b"tp"], Some("otp"));
         check(&[b"otp", &filler, b"marketing"], Some("otp"));
         check(&[&filler, &filler, b"x"], None);

@@ -4,37 +4,32 @@
 //! a [`Behaviour`] that cannot be wrong. Every refusal names the field, its value and what is
 //! allowed, because the reader is someone whose test just failed.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::body::Bytes;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::model::{ModelSpec, SuspensionSpec, WindowSpec};
 
+mod force;
+
+pub use force::{Force, Forced, ForcedReply, OneOrMany};
+
 /// A rolling log keeps one instant per place: this bounds it to 16 MB.
 pub const MAX_LIMIT: u32 = 1_000_000;
 pub const MAX_DURATION: Duration = Duration::from_secs(7 * 24 * 3600);
-pub const MAX_FORCED: u32 = 1_000_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{0}")]
     Json(String),
+    #[error("{field}: unknown field; {allowed} are allowed")]
+    Unknown { field: String, allowed: String },
     #[error("{field}: {value} is not allowed; {allowed}")]
-    Value {
-        field: &'static str,
-        value: String,
-        allowed: String,
-    },
+    Value { field: &'static str, value: String, allowed: String },
     #[error("force.headers.{name}: {value:?} is not a header; {allowed}")]
-    Header {
-        name: String,
-        value: String,
-        allowed: &'static str,
-    },
+    Header { name: String, value: String, allowed: &'static str },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -111,11 +106,9 @@ impl Settings {
         let window = positive("window", self.window)?;
         let window = match self.model {
             Kind::Rolling => WindowSpec::Rolling { limit, window },
-            Kind::Fixed if self.phase < window => WindowSpec::Fixed {
-                limit,
-                window,
-                phase: self.phase,
-            },
+            Kind::Fixed if self.phase < window => {
+                WindowSpec::Fixed { limit, window, phase: self.phase }
+            }
             Kind::Fixed => return Err(self.phase_beyond_window()),
         };
         let suspension = match self.suspend_after {
@@ -183,14 +176,17 @@ pub fn merge(settings: &Settings, body: &[u8]) -> Result<Change, ConfigError> {
         Ok(Value::Object(document)) => document,
         other => return Err(ConfigError::Json(format!("settings as JSON: {other:?}"))),
     };
+    if let Some(field) = given.keys().find(|field| !document.contains_key(*field)) {
+        let known: Vec<&str> = document.keys().map(String::as_str).collect();
+        return Err(ConfigError::Unknown {
+            field: field.clone(),
+            allowed: format!("{} and force", known.join(", ")),
+        });
+    }
     document.extend(given);
     let settings: Settings = parse(Value::Object(document))?;
     let behaviour = settings.validate()?;
-    Ok(Change {
-        settings,
-        behaviour,
-        force,
-    })
+    Ok(Change { settings, behaviour, force })
 }
 
 fn parse<'de, D, T>(input: D) -> Result<T, ConfigError>
@@ -210,95 +206,11 @@ where
     })
 }
 
-/// The next `times` replies, whatever the model says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Force {
-    #[serde(default = "once")]
-    pub times: u32,
-    pub status: u16,
-    #[serde(default)]
-    pub headers: BTreeMap<String, OneOrMany>,
-    #[serde(default)]
-    pub body: String,
-}
-
-fn once() -> u32 {
-    1
-}
-
-/// A list sends the field once per value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "a text or a list of texts")]
-pub enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-/// A validated [`Force`], counting down.
-#[derive(Debug, Clone)]
-pub struct Forced {
-    pub written: Force,
-    pub reply: ForcedReply,
-}
-
-#[derive(Debug, Clone)]
-pub struct ForcedReply {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-}
-
-impl Force {
-    fn validate(self) -> Result<Forced, ConfigError> {
-        if self.times == 0 || self.times > MAX_FORCED {
-            return Err(ConfigError::Value {
-                field: "force.times",
-                value: self.times.to_string(),
-                allowed: format!("1 to {MAX_FORCED} are (null instead of force ends it)"),
-            });
-        }
-        let mut headers = HeaderMap::new();
-        for (name, values) in &self.headers {
-            let field = HeaderName::try_from(name).map_err(|_| ConfigError::Header {
-                name: name.clone(),
-                value: name.clone(),
-                allowed: "a field name is letters, digits and hyphens",
-            })?;
-            let values = match values {
-                OneOrMany::One(value) => std::slice::from_ref(value),
-                OneOrMany::Many(values) => values,
-            };
-            for value in values {
-                let text =
-                    HeaderValue::from_bytes(value.as_bytes()).map_err(|_| ConfigError::Header {
-                        name: name.clone(),
-                        value: value.clone(),
-                        allowed: "a value is one line without control characters",
-                    })?;
-                headers.append(field.clone(), text);
-            }
-        }
-        Ok(Forced {
-            reply: ForcedReply {
-                status: status("force.status", self.status)?,
-                headers,
-                body: Bytes::from(self.body.clone()),
-            },
-            written: self,
-        })
-    }
-}
-
 fn at_most(field: &'static str, value: u32, max: u32) -> Result<usize, ConfigError> {
     if value <= max {
         return Ok(value as usize);
     }
-    Err(ConfigError::Value {
-        field,
-        value: value.to_string(),
-        allowed: format!("0 to {max} are"),
-    })
+    Err(ConfigError::Value { field, value: value.to_string(), allowed: format!("0 to {max} are") })
 }
 
 fn positive(field: &'static str, value: Duration) -> Result<Duration, ConfigError> {
@@ -345,106 +257,4 @@ fn retry_after(text: &str) -> Result<HeaderValue, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check_refused(body: &str, message: &str) {
-        match merge(&Settings::default(), body.as_bytes()) {
-            Ok(_) => panic!("{body} was accepted"),
-            Err(error) => assert!(
-                error.to_string().contains(message),
-                "{body}: got {error:?}, wanted {message:?}"
-            ),
-        }
-    }
-
-    #[test]
-    fn given_fields_replace_and_the_rest_stays() -> Result<(), ConfigError> {
-        let change = merge(
-            &Settings::default(),
-            br#"{"model":"fixed","phase":"370ms","retry_after":null,"suspend_after":null}"#,
-        )?;
-        let expected = Settings {
-            model: Kind::Fixed,
-            phase: Duration::from_millis(370),
-            retry_after: None,
-            suspend_after: None,
-            ..Settings::default()
-        };
-        assert_eq!(change.settings, expected);
-        assert!(matches!(change.force, ForceChange::Keep));
-        Ok(())
-    }
-
-    #[test]
-    fn force_is_read_with_repeated_headers() -> Result<(), ConfigError> {
-        let change = merge(
-            &Settings::default(),
-            br#"{"force":{"times":2,"status":503,"headers":{"retry-after":["1","2"],"date":"x"}}}"#,
-        )?;
-        let ForceChange::Set(forced) = change.force else {
-            panic!("no force in {change:?}");
-        };
-        assert_eq!(forced.written.times, 2);
-        assert_eq!(
-            forced.reply.headers.get_all("retry-after").iter().count(),
-            2
-        );
-        Ok(())
-    }
-
-    #[test]
-    fn every_refusal_names_the_field() {
-        check_refused(
-            r#"{"limits":5}"#,
-            "unknown field `limits`, expected one of `model`",
-        );
-        check_refused(r#"{"limit":"5"}"#, "limit: invalid type: string");
-        check_refused(
-            r#"{"limit":1000001}"#,
-            "limit: 1000001 is not allowed; 0 to 1000000",
-        );
-        check_refused(r#"{"limit":null}"#, "limit: invalid type: null");
-        check_refused(r#"{"window":"0s"}"#, "window: 0s");
-        check_refused(
-            r#"{"window":"8days"}"#,
-            "window: 8days is not allowed; at most 7days",
-        );
-        check_refused(r#"{"window":"soon"}"#, "window: ");
-        check_refused(r#"{"model":"leaky"}"#, "model: unknown variant `leaky`");
-        check_refused(
-            r#"{"model":"fixed","phase":"1s"}"#,
-            "phase: 1s is not allowed",
-        );
-        check_refused(
-            r#"{"status":100}"#,
-            "status: 100 is not allowed; 200 to 599",
-        );
-        check_refused(r#"{"retry_after":"1\n2"}"#, "retry_after: \"1\\n2\"");
-        check_refused(r#"{"suspend_for":"0s"}"#, "suspend_for: 0s");
-        check_refused("[]", "invalid type: sequence");
-        check_refused("{", "EOF");
-    }
-
-    #[test]
-    fn every_refused_force_names_the_field() {
-        check_refused(r#"{"force":{"times":1}}"#, "missing field `status`");
-        check_refused(
-            r#"{"force":{"status":"429"}}"#,
-            "force.status: invalid type",
-        );
-        check_refused(r#"{"force":{"status":429,"times":0}}"#, "force.times: 0");
-        check_refused(r#"{"force":{"status":600}}"#, "force.status: 600");
-        check_refused(
-            r#"{"force":{"status":429,"reason":"x"}}"#,
-            "unknown field `reason`",
-        );
-        let header = r#"{"force":{"status":429,"headers":{"retry-after":1}}}"#;
-        check_refused(
-            header,
-            "force.headers.retry-after: a text or a list of texts",
-        );
-        let name = r#"{"force":{"status":429,"headers":{"a b":"1"}}}"#;
-        check_refused(name, "force.headers.a b:");
-    }
-}
+mod tests;

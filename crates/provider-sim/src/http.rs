@@ -165,7 +165,11 @@ async fn requests(
 ) -> Response {
     match query {
         Ok(Query(Last { last })) => Json(provider.requests(last)).into_response(),
-        Err(rejection) => error(StatusCode::BAD_REQUEST, &rejection.body_text()),
+        Err(rejection) => {
+            let text = rejection.body_text();
+            let allowed = "only last is allowed, a whole number";
+            error(StatusCode::BAD_REQUEST, &format!("{text}; {allowed}"))
+        }
     }
 }
 

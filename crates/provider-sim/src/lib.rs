@@ -9,6 +9,7 @@
 
 pub mod class;
 pub mod config;
+mod header_bytes;
 pub mod http;
 pub mod model;
 pub mod provider;

@@ -9,6 +9,7 @@ use provider_sim::Server;
 use provider_sim::config::{Kind, Settings};
 use provider_sim::provider::Provider;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// Longest wait for calls in progress once told to stop.
 const DRAIN: Duration = Duration::from_secs(3);
@@ -29,7 +30,7 @@ Its class is the text field `class` of a JSON body, else whichever of `otp` and
 
 Durations are written 50ms, 1s, 10m. SIGINT or SIGTERM ends it.
 
-Example: a provider that counts 100 in each clock second, its seconds starting at .37
+Example: 100 in each second of the provider's clock, a second starting 370 ms after ours
   provider-sim --model fixed --limit 100 --phase 370ms";
 
 /// A provider that throttles and suspends, and reports exactly what reached it.
@@ -66,6 +67,7 @@ struct Args {
     /// More refusals than this within --suspend-within stop the account; `never` turns it off.
     #[arg(long, value_name = "N", value_parser = parse_suspend_after, default_value = "300")]
     suspend_after: SuspendAfter,
+    /// See --suspend-after.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "10m")]
     suspend_within: Duration,
     /// Length of a suspension; its refusals say what is left in Retry-After.
@@ -127,19 +129,20 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let addr = server.local_addr().context("address of the listener")?;
     eprintln!("listening on {addr}");
 
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = tokio::spawn(server.run(async {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let mut serving = tokio::spawn(server.run(async {
         // An error means the sender is gone, which is a stop too.
         let _ = stopped.await;
     }));
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+        served = &mut serving => return served.context("server task")?.context("server"),
     }
     drop(stop);
     match tokio::time::timeout(DRAIN, serving).await {
         Ok(served) => served.context("server task")?.context("server"),
-        // Calls that still have not ended are cut off: they were told to.
+        // Calls that have not ended by now are cut off: an idle sender must not keep us.
         Err(_) => Ok(()),
     }
 }

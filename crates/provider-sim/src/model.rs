@@ -4,7 +4,7 @@
 //! no I/O and no HTTP in here: `now` is the time since the measurement began, and must not step
 //! back. This is the judge's own arithmetic; it shares nothing with what it judges.
 //!
-//! A new kind of quota is one more [`Window`] variant with the two questions `admits` and
+//! A new kind of quota is one more `Window` variant with the two questions `admits` and
 //! `count`. They are apart so that windows compose: all must admit before any of them counts.
 
 use std::collections::VecDeque;
@@ -28,11 +28,7 @@ pub enum WindowSpec {
     /// At most `limit` in every half-open interval of length `window`.
     Rolling { limit: usize, window: Duration },
     /// A counter that starts again at `phase`, `phase + window`, `phase + 2 window`, ...
-    Fixed {
-        limit: usize,
-        window: Duration,
-        phase: Duration,
-    },
+    Fixed { limit: usize, window: Duration, phase: Duration },
 }
 
 /// More than `after` refusals less than `within` apart stop the account for `length`.
@@ -143,22 +139,12 @@ enum Window {
 impl Window {
     fn new(spec: &WindowSpec) -> Self {
         match *spec {
-            WindowSpec::Rolling { limit, window } => Self::Rolling(RollingLog {
-                limit,
-                window,
-                counted: VecDeque::new(),
-            }),
-            WindowSpec::Fixed {
-                limit,
-                window,
-                phase,
-            } => Self::Fixed(FixedWindow {
-                limit,
-                window,
-                phase,
-                index: 0,
-                used: 0,
-            }),
+            WindowSpec::Rolling { limit, window } => {
+                Self::Rolling(RollingLog { limit, window, counted: VecDeque::new() })
+            }
+            WindowSpec::Fixed { limit, window, phase } => {
+                Self::Fixed(FixedWindow { limit, window, phase, index: 0, used: 0 })
+            }
         }
     }
 
@@ -250,11 +236,7 @@ struct Suspension {
 
 impl Suspension {
     fn new(spec: SuspensionSpec) -> Self {
-        Self {
-            spec,
-            refusals: VecDeque::new(),
-            until: None,
-        }
+        Self { spec, refusals: VecDeque::new(), until: None }
     }
 
     /// Notes a refusal; true when it was the one too many.

@@ -15,10 +15,9 @@ use crate::config::{
     Behaviour, Change, ConfigError, Force, ForceChange, Forced, ForcedReply, Refusal, Settings,
     merge,
 };
+use crate::header_bytes::HeaderBytes;
 use crate::model::{Model, Verdict};
-use crate::record::{
-    Arrival, ArrivalView, HeaderBytes, Outcome, Record, Report, RequestView, seconds,
-};
+use crate::record::{Arrival, ArrivalView, Outcome, Record, Report, RequestView, seconds};
 
 #[derive(Debug)]
 pub struct Provider {
@@ -82,11 +81,7 @@ pub struct ModelView {
 
 impl Provider {
     pub fn new(settings: Settings) -> Result<Arc<Self>, ConfigError> {
-        let Behaviour {
-            model,
-            refusal,
-            latency,
-        } = settings.validate()?;
+        let Behaviour { model, refusal, latency } = settings.validate()?;
         Ok(Arc::new(Self {
             state: Mutex::new(State {
                 origin: Instant::now(),
@@ -106,10 +101,11 @@ impl Provider {
     pub fn arrive(self: &Arc<Self>, request: &Parts) -> Ticket {
         let now = Instant::now();
         let headers = HeaderBytes::new(&request.headers);
-        let path = request
-            .uri
-            .path_and_query()
-            .map_or("", |path| path.as_str());
+        let path = match request.uri.path_and_query() {
+            Some(path) => path.as_str(),
+            // CONNECT names a host only.
+            None => request.uri.authority().map_or("", |host| host.as_str()),
+        };
         let mut state = self.lock();
         let at = state.since_origin(now);
         let (answer, outcome, status) = state.judge(at);
@@ -160,11 +156,7 @@ impl Provider {
     /// Applies a JSON document of changes, wholly or not at all.
     pub fn change(&self, body: &[u8]) -> Result<ModelView, ConfigError> {
         let mut state = self.lock();
-        let Change {
-            settings,
-            behaviour,
-            force,
-        } = merge(&state.settings, body)?;
+        let Change { settings, behaviour, force } = merge(&state.settings, body)?;
         state.settings = settings;
         state.refusal = behaviour.refusal;
         state.latency = behaviour.latency;
@@ -218,11 +210,9 @@ impl State {
                 let status = refusal.status;
                 (Answer::Refused(refusal), Outcome::Refused, status)
             }
-            Verdict::Suspended { remaining } => (
-                Answer::Suspended { remaining },
-                Outcome::Refused,
-                StatusCode::TOO_MANY_REQUESTS,
-            ),
+            Verdict::Suspended { remaining } => {
+                (Answer::Suspended { remaining }, Outcome::Refused, StatusCode::TOO_MANY_REQUESTS)
+            }
         }
     }
 

@@ -9,9 +9,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{Method, StatusCode};
 use serde::Serialize;
 
+use crate::header_bytes::HeaderBytes;
 use crate::rolling_max::RollingMax;
 use crate::texts::{TextId, Texts};
 
@@ -107,7 +108,7 @@ struct Recent {
 
 impl Recent {
     fn bytes(&self) -> usize {
-        self.path.len() + self.headers.text.len()
+        self.path.len() + self.headers.bytes()
     }
 }
 
@@ -224,11 +225,7 @@ impl Record {
         {
             waiting.class = Some(class);
         }
-        while self
-            .unsettled
-            .front()
-            .is_some_and(|oldest| oldest.class.is_some())
-        {
+        while self.unsettled.front().is_some_and(|oldest| oldest.class.is_some()) {
             self.settle_oldest();
         }
     }
@@ -237,9 +234,7 @@ impl Record {
         let mut classes = self.classes.clone();
         for waiting in &self.unsettled {
             let class = waiting.class.unwrap_or(UNKNOWN);
-            classes[usize::from(class)]
-                .1
-                .add(waiting.at_ns, waiting.outcome);
+            classes[usize::from(class)].1.add(waiting.at_ns, waiting.outcome);
         }
         let seen = classes.into_iter().filter(|(_, tally)| tally.arrivals > 0);
         Report {
@@ -290,9 +285,7 @@ impl Record {
         if let Some(oldest) = self.unsettled.pop_front() {
             self.settled += 1;
             let class = oldest.class.unwrap_or(UNKNOWN);
-            self.classes[usize::from(class)]
-                .1
-                .add(oldest.at_ns, oldest.outcome);
+            self.classes[usize::from(class)].1.add(oldest.at_ns, oldest.outcome);
         }
     }
 
@@ -366,47 +359,6 @@ fn index(id: u64, first: u64) -> Option<usize> {
 
 pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-/// A request's header fields in one piece of memory: holding on to the parsed map would hold
-/// on to the connection's read buffer, which may be far larger.
-#[derive(Debug, Default)]
-pub struct HeaderBytes {
-    text: Vec<u8>,
-    /// Ends of name, value, name, value, ... in `text`.
-    ends: Vec<u32>,
-}
-
-impl HeaderBytes {
-    pub fn new(headers: &HeaderMap) -> Self {
-        let mut kept = Self {
-            text: Vec::with_capacity(512),
-            ends: Vec::with_capacity(2 * headers.len()),
-        };
-        for (name, value) in headers {
-            kept.push(name.as_str().as_bytes());
-            kept.push(value.as_bytes());
-        }
-        kept
-    }
-
-    fn push(&mut self, piece: &[u8]) {
-        self.text.extend_from_slice(piece);
-        self.ends
-            .push(u32::try_from(self.text.len()).unwrap_or(u32::MAX));
-    }
-
-    fn pairs(&self) -> Vec<(String, String)> {
-        let mut start = 0;
-        let mut piece = |end: u32| {
-            let end = end as usize;
-            let text = String::from_utf8_lossy(&self.text[start..end]).into_owned();
-            start = end;
-            text
-        };
-        let ends = self.ends.chunks_exact(2);
-        ends.map(|pair| (piece(pair[0]), piece(pair[1]))).collect()
-    }
 }
 
 #[cfg(test)]

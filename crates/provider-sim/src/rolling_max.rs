@@ -76,9 +76,7 @@ mod tests {
         let mut at = 0;
         let arrivals: Vec<u64> = (0..2_000)
             .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 at += (state >> 33) % 23;
                 at
             })

@@ -19,10 +19,7 @@ pub struct Server {
 impl Server {
     /// Port 0 takes a free one; see [`Server::local_addr`].
     pub async fn bind(addr: impl ToSocketAddrs, provider: Arc<Provider>) -> std::io::Result<Self> {
-        Ok(Self {
-            listener: TcpListener::bind(addr).await?,
-            provider,
-        })
+        Ok(Self { listener: TcpListener::bind(addr).await?, provider })
     }
 
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
@@ -39,8 +36,6 @@ impl Server {
             // gone this fails, and so will the next read: nothing to do about it here.
             let _ = stream.set_nodelay(true);
         });
-        axum::serve(listener, router(self.provider))
-            .with_graceful_shutdown(shutdown)
-            .await
+        axum::serve(listener, router(self.provider)).with_graceful_shutdown(shutdown).await
     }
 }

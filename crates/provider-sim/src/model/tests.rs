@@ -9,35 +9,20 @@ fn ms(n: u64) -> Duration {
 }
 
 fn rolling(limit: usize) -> WindowSpec {
-    WindowSpec::Rolling {
-        limit,
-        window: SECOND,
-    }
+    WindowSpec::Rolling { limit, window: SECOND }
 }
 
 fn fixed(limit: usize, phase: Duration) -> WindowSpec {
-    WindowSpec::Fixed {
-        limit,
-        window: SECOND,
-        phase,
-    }
+    WindowSpec::Fixed { limit, window: SECOND, phase }
 }
 
 fn spec(windows: Vec<WindowSpec>) -> ModelSpec {
-    ModelSpec {
-        windows,
-        count_refused: false,
-        suspension: None,
-    }
+    ModelSpec { windows, count_refused: false, suspension: None }
 }
 
 fn suspending(after: usize, within: Duration, length: Duration) -> ModelSpec {
     ModelSpec {
-        suspension: Some(SuspensionSpec {
-            after,
-            within,
-            length,
-        }),
+        suspension: Some(SuspensionSpec { after, within, length }),
         // Nothing is admitted, so every arrival is a refusal.
         ..spec(vec![rolling(0)])
     }
@@ -69,20 +54,12 @@ fn rolling_window_is_half_open() {
 
 #[test]
 fn rolling_sees_a_burst_that_straddles_a_whole_second() {
-    check(
-        spec(vec![rolling(2)]),
-        &[900, 950, 1050, 1899, 1900],
-        "aarra",
-    );
+    check(spec(vec![rolling(2)]), &[900, 950, 1050, 1899, 1900], "aarra");
 }
 
 #[test]
 fn rolling_frees_one_place_for_each_call_that_leaves() {
-    check(
-        spec(vec![rolling(3)]),
-        &[0, 400, 800, 1000, 1001, 1400, 1700, 1800],
-        "aaaarara",
-    );
+    check(spec(vec![rolling(3)]), &[0, 400, 800, 1000, 1001, 1400, 1700, 1800], "aaaarara");
 }
 
 #[test]
@@ -95,78 +72,45 @@ fn limit_zero_refuses_everything() {
 fn refused_calls_use_no_quota_unless_asked() {
     let arrivals = [0, 500, 1000, 1499, 2499];
     check(spec(vec![rolling(1)]), &arrivals, "arara");
-    let counting = ModelSpec {
-        count_refused: true,
-        ..spec(vec![rolling(1)])
-    };
+    let counting = ModelSpec { count_refused: true, ..spec(vec![rolling(1)]) };
     check(counting, &arrivals, "arrra");
 }
 
 #[test]
 fn fixed_lets_a_double_burst_straddle_its_edge() {
-    check(
-        spec(vec![fixed(2, ms(0))]),
-        &[900, 950, 999, 1000, 1001, 1002, 2000],
-        "aaraara",
-    );
+    check(spec(vec![fixed(2, ms(0))]), &[900, 950, 999, 1000, 1001, 1002, 2000], "aaraara");
 }
 
 #[test]
 fn fixed_window_turns_at_its_phase() {
-    check(
-        spec(vec![fixed(1, ms(370))]),
-        &[0, 369, 370, 1000, 1369, 1370],
-        "ararra",
-    );
+    check(spec(vec![fixed(1, ms(370))]), &[0, 369, 370, 1000, 1369, 1370], "ararra");
 }
 
 #[test]
 fn composed_windows_all_bind() {
-    let burst = WindowSpec::Rolling {
-        limit: 1,
-        window: ms(100),
-    };
-    check(
-        spec(vec![burst, rolling(3)]),
-        &[0, 50, 100, 200, 300, 1000],
-        "araara",
-    );
+    let burst = WindowSpec::Rolling { limit: 1, window: ms(100) };
+    check(spec(vec![burst, rolling(3)]), &[0, 50, 100, 200, 300, 1000], "araara");
 }
 
 #[test]
 fn a_call_refused_by_one_window_uses_no_quota_of_the_other() {
-    let burst = WindowSpec::Rolling {
-        limit: 1,
-        window: ms(100),
-    };
+    let burst = WindowSpec::Rolling { limit: 1, window: ms(100) };
     check(spec(vec![rolling(2), burst]), &[0, 10, 20, 100], "arra");
 }
 
 #[test]
 fn suspension_needs_one_refusal_more_than_the_limit() {
-    check(
-        suspending(2, ms(10_000), ms(60_000)),
-        &[0, 1, 2, 3, 60_001, 60_002],
-        "rrrssr",
-    );
+    check(suspending(2, ms(10_000), ms(60_000)), &[0, 1, 2, 3, 60_001, 60_002], "rrrssr");
 }
 
 #[test]
 fn suspension_forgets_refusals_of_longer_ago() {
-    check(
-        suspending(2, SECOND, ms(5_000)),
-        &[0, 500, 1000, 1499, 1500],
-        "rrrrs",
-    );
+    check(suspending(2, SECOND, ms(5_000)), &[0, 500, 1000, 1499, 1500], "rrrrs");
 }
 
 #[test]
 fn suspended_calls_do_not_lengthen_the_suspension() {
-    check(
-        suspending(0, SECOND, ms(5_000)),
-        &[0, 1, 2_500, 4_999, 5_000],
-        "rsssr",
-    );
+    check(suspending(0, SECOND, ms(5_000)), &[0, 1, 2_500, 4_999, 5_000], "rsssr");
 }
 
 #[test]
@@ -193,10 +137,8 @@ fn the_real_account_stops_at_the_301st_refusal() {
 
 #[test]
 fn forced_refusals_lead_to_suspension_and_forced_acceptances_use_quota() {
-    let mut model = Model::new(ModelSpec {
-        windows: vec![rolling(1)],
-        ..suspending(1, SECOND, SECOND)
-    });
+    let mut model =
+        Model::new(ModelSpec { windows: vec![rolling(1)], ..suspending(1, SECOND, SECOND) });
     model.record_acceptance(ms(0));
     assert_eq!(model.arrive(ms(1)), Verdict::Refuse);
     model.record_refusal(ms(2));
@@ -207,10 +149,7 @@ fn forced_refusals_lead_to_suspension_and_forced_acceptances_use_quota() {
 fn changing_the_suspension_keeps_the_window() {
     let mut model = Model::new(spec(vec![rolling(1)]));
     assert_eq!(model.arrive(ms(0)), Verdict::Accept);
-    model.reconfigure(ModelSpec {
-        windows: vec![rolling(1)],
-        ..suspending(5, SECOND, SECOND)
-    });
+    model.reconfigure(ModelSpec { windows: vec![rolling(1)], ..suspending(5, SECOND, SECOND) });
     assert_eq!(model.arrive(ms(1)), Verdict::Refuse);
     model.reconfigure(spec(vec![rolling(2)]));
     assert_eq!(model.arrive(ms(2)), Verdict::Accept);

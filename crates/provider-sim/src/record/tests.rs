@@ -1,3 +1,5 @@
+use axum::http::HeaderMap;
+
 use super::*;
 
 fn arrive(record: &mut Record, at_ms: u64, outcome: Outcome) -> u64 {
@@ -13,12 +15,7 @@ fn arrive(record: &mut Record, at_ms: u64, outcome: Outcome) -> u64 {
 
 /// (arrivals, accepted, refused, max_in_any_1s)
 fn check(counts: &Counts, expected: (u64, u64, u64, usize)) {
-    let got = (
-        counts.arrivals,
-        counts.accepted,
-        counts.refused,
-        counts.max_in_any_1s,
-    );
+    let got = (counts.arrivals, counts.accepted, counts.refused, counts.max_in_any_1s);
     assert_eq!(got, expected);
 }
 
@@ -51,11 +48,7 @@ fn classes_count_in_order_of_arrival_though_bodies_end_in_any_order() {
     check(&report.by_class["marketing"], (1, 1, 0, 1));
     assert!(!report.by_class.contains_key("unknown"));
     assert!(record.unsettled.is_empty());
-    let classes: Vec<String> = record
-        .arrivals(0, 10)
-        .into_iter()
-        .map(|a| a.class)
-        .collect();
+    let classes: Vec<String> = record.arrivals(0, 10).into_iter().map(|a| a.class).collect();
     assert_eq!(classes, ["marketing", "otp", "otp", "otp"]);
 }
 
@@ -63,11 +56,7 @@ fn classes_count_in_order_of_arrival_though_bodies_end_in_any_order() {
 fn sums_of_classes_are_the_totals() {
     let mut record = Record::default();
     for n in 0..100_u64 {
-        let outcome = if n % 3 == 0 {
-            Outcome::Refused
-        } else {
-            Outcome::Accepted
-        };
+        let outcome = if n % 3 == 0 { Outcome::Refused } else { Outcome::Accepted };
         let id = arrive(&mut record, n, outcome);
         if n % 2 == 0 {
             record.settle(id, Some(if n % 4 == 0 { "otp" } else { "bulk" }), true);
@@ -91,10 +80,7 @@ fn too_many_classes_are_counted_together() {
     let report = record.report();
     // `unknown` has its place, but no arrivals.
     assert_eq!(report.by_class.len(), MAX_CLASSES - 1);
-    assert_eq!(
-        report.by_class["other"].arrivals,
-        200 - (MAX_CLASSES as u64 - 2)
-    );
+    assert_eq!(report.by_class["other"].arrivals, 200 - (MAX_CLASSES as u64 - 2));
 }
 
 #[test]
@@ -132,11 +118,7 @@ fn headers_keep_order_repeats_and_bytes_that_are_no_text() -> Result<(), Box<dyn
     headers.append("x-priority", "bulk".parse()?);
     headers.append("x-raw", axum::http::HeaderValue::from_bytes(b"a\xffb")?);
     let pairs = HeaderBytes::new(&headers).pairs();
-    let expected = [
-        ("x-priority", "otp"),
-        ("x-priority", "bulk"),
-        ("x-raw", "a\u{fffd}b"),
-    ];
+    let expected = [("x-priority", "otp"), ("x-priority", "bulk"), ("x-raw", "a\u{fffd}b")];
     assert_eq!(pairs, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
     Ok(())
 }
