@@ -1,0 +1,203 @@
+//! Asks for one limit that arrive while a call is in flight are decided together by the next call.
+//!
+//! Promise: one call at a time per limit, so the store is asked no more often than it answers.
+//! Wants are summed per class, and what is granted goes to the asks in the order of their arrival.
+//! Each ask is answered by its deadline, whatever the store does:
+//! - at most [`QUEUE_MAX`] asks wait, the next is refused at once;
+//! - a call lasts at most one deadline, counted from its start, and takes all that waits; so an ask
+//!   that arrived during it is taken before its own deadline, or at it;
+//! - an ask whose deadline passes while its call is in flight is refused then, and what it would
+//!   have been granted goes to the asks behind it. If none is left, the grant is lost, not kept.
+//!
+//! One timer per call, not per ask: the deadlines of a batch are in order of arrival.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+use tracing::warn;
+
+use crate::{
+    metrics::LimitMetrics,
+    sparse::Sparse,
+    store::{Decision, Store, StoreError, within},
+};
+
+/// Asks that may wait for one limit: a second's worth at a rate no single limit has needed.
+pub const QUEUE_MAX: usize = 4096;
+
+/// So many requests of a class, by its index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    pub class: usize,
+    pub n: u64,
+}
+
+/// What one ask gets: its wants with `n` lowered to what was granted, and what all get to know.
+#[derive(Debug)]
+pub struct Answer {
+    pub granted: Vec<Want>,
+    pub decision: Arc<Decision>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    #[error("{QUEUE_MAX} asks wait for this limit already")]
+    Full,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+struct Ask {
+    deadline: Instant,
+    wants: Vec<Want>,
+    reply: oneshot::Sender<Result<Answer, AskError>>,
+}
+
+/// The queue before one limit.
+#[derive(Clone)]
+pub struct Batcher {
+    queue: mpsc::Sender<Ask>,
+    deadline: Duration,
+    metrics: LimitMetrics,
+}
+
+impl Batcher {
+    /// Starts the task that asks the store; it ends with the last clone of the batcher.
+    /// `classes`: how many the limit has; every [`Want::class`] is below it.
+    pub fn start(
+        store: Arc<dyn Store>,
+        limit: usize,
+        classes: usize,
+        deadline: Duration,
+        metrics: LimitMetrics,
+    ) -> Self {
+        let (queue, asks) = mpsc::channel(QUEUE_MAX);
+        let driver = Driver {
+            store,
+            limit,
+            classes,
+            deadline,
+            metrics: metrics.clone(),
+            log: Sparse::default(),
+        };
+        tokio::spawn(driver.run(asks));
+        Self { queue, deadline, metrics }
+    }
+
+    /// # Errors
+    /// The queue is full, or the store failed or was late.
+    pub async fn ask(&self, wants: Vec<Want>) -> Result<Answer, AskError> {
+        let (reply, answer) = oneshot::channel();
+        let deadline = Instant::now() + self.deadline;
+        let ask = Ask { deadline, wants, reply };
+        if self.queue.try_send(ask).is_err() {
+            self.metrics.failed("full");
+            return Err(AskError::Full);
+        }
+        let gone = || StoreError::Unreachable("its task has ended".to_owned()).into();
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+struct Driver {
+    store: Arc<dyn Store>,
+    limit: usize,
+    classes: usize,
+    deadline: Duration,
+    metrics: LimitMetrics,
+    log: Sparse,
+}
+
+impl Driver {
+    async fn run(self, mut asks: mpsc::Receiver<Ask>) {
+        let mut waiting = Vec::new();
+        while asks.recv_many(&mut waiting, QUEUE_MAX).await > 0 {
+            // Let every connection that is ready put its ask in before the call goes out.
+            tokio::task::yield_now().await;
+            while waiting.len() < QUEUE_MAX
+                && let Ok(ask) = asks.try_recv()
+            {
+                waiting.push(ask);
+            }
+            self.decide(&mut waiting).await;
+            waiting.clear();
+        }
+    }
+
+    /// Decides for all that waits and answers each.
+    async fn decide(&self, waiting: &mut Vec<Ask>) {
+        let now = Instant::now();
+        waiting.retain(|ask| !ask.reply.is_closed());
+        let late = waiting.partition_point(|ask| ask.deadline <= now);
+        self.refuse(waiting.drain(..late), &StoreError::Late(self.deadline));
+        if waiting.is_empty() {
+            return;
+        }
+        let mut wants = vec![0; self.classes];
+        for want in waiting.iter().flat_map(|ask| &ask.wants) {
+            wants[want.class] += want.n;
+        }
+        let outcome = self.call(&wants, waiting).await;
+        self.metrics.called(now.elapsed());
+        match outcome {
+            Ok(decision) => {
+                self.metrics.decided(&wants, &decision);
+                hand_out(waiting.drain(..), decision);
+            }
+            Err(error) => {
+                self.metrics.store_failed(&error);
+                if self.log.is_due() {
+                    warn!(limit = self.limit, %error, "no decision");
+                }
+                self.refuse(waiting.drain(..), &error);
+            }
+        }
+    }
+
+    /// One call to the store; refuses, and takes out, the asks whose deadline passes meanwhile.
+    async fn call(&self, wants: &[u64], waiting: &mut Vec<Ask>) -> Result<Decision, StoreError> {
+        let mut call = pin!(within(self.deadline, self.store.decide(self.limit, wants)));
+        loop {
+            let Some(first) = waiting.first() else {
+                return call.await;
+            };
+            match timeout_at(first.deadline, &mut call).await {
+                Ok(outcome) => return outcome,
+                Err(_) => {
+                    let now = Instant::now();
+                    let late = waiting.partition_point(|ask| ask.deadline <= now);
+                    self.refuse(waiting.drain(..late), &StoreError::Late(self.deadline));
+                }
+            }
+        }
+    }
+
+    fn refuse(&self, asks: impl Iterator<Item = Ask>, error: &StoreError) {
+        for ask in asks {
+            self.metrics.failed(error.kind());
+            let _ = ask.reply.send(Err(error.clone().into()));
+        }
+    }
+}
+
+/// First come, first served, class by class.
+fn hand_out(asks: impl Iterator<Item = Ask>, decision: Decision) {
+    let mut left: Vec<u64> = decision.shares.iter().map(|share| share.granted).collect();
+    let decision = Arc::new(decision);
+    for mut ask in asks {
+        // An asker that has gone cannot send; its share is of use to the next.
+        if ask.reply.is_closed() {
+            continue;
+        }
+        for want in &mut ask.wants {
+            let left = &mut left[want.class];
+            want.n = want.n.min(*left);
+            *left -= want.n;
+        }
+        let answer = Answer { granted: ask.wants, decision: Arc::clone(&decision) };
+        let _ = ask.reply.send(Ok(answer));
+    }
+}

@@ -1,0 +1,117 @@
+//! `weir serve`: the decider.
+//!
+//! Promise: it starts and stays up whether or not its store can be reached, and says so. Told to
+//! end, it stops accepting, finishes what is in flight within the drain time, and exits 0.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context;
+use axum::serve::ListenerExt;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
+use tracing::{info, warn};
+
+use crate::{
+    document,
+    http::{App, router},
+    settings::{LogFormat, Options, Settings, StoreChoice},
+    store::{Account, Store, accounts, memory::Memory},
+};
+
+/// # Errors
+/// Settings or policy are refused, or the address cannot be bound.
+pub fn run(options: Options) -> anyhow::Result<()> {
+    let settings = Settings::resolve(options)?;
+    log_to_stderr(settings.log_format);
+    let document =
+        document::read(&settings.policy).with_context(|| settings.policy.display().to_string())?;
+    let deadline = settings.deadline(&document.policy)?;
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?
+        .block_on(serve(&settings, document.policy, deadline))
+}
+
+async fn serve(
+    settings: &Settings,
+    policy: limits::policy::Policy,
+    deadline: Duration,
+) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let address = listener.local_addr().context("no local address")?;
+    info!(
+        listen = %address,
+        store = %settings.store,
+        ?deadline,
+        policy = %settings.policy.display(),
+        hash = policy.hash,
+        limits = policy.limits.len(),
+        "serving"
+    );
+    let store = open(&settings.store, accounts(&policy))?;
+    let app = Arc::new(App::new(policy, store, deadline));
+    // Replies are small: waiting for more to fill a segment would only delay them.
+    let listener = listener.tap_io(|connection| {
+        let _ = connection.set_nodelay(true);
+    });
+    let (stopping, stopped) = oneshot::channel();
+    let stop = async move {
+        asked_to_end().await;
+        let _ = stopping.send(());
+    };
+    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(stop);
+    let drained = async {
+        let _ = stopped.await;
+        tokio::time::sleep(settings.drain).await;
+    };
+    tokio::select! {
+        ended = serving.into_future() => ended.context("serving failed")?,
+        () = drained => warn!(drain = ?settings.drain, "requests were still in flight"),
+    }
+    info!("ended");
+    Ok(())
+}
+
+fn open(choice: &StoreChoice, accounts: Vec<Account>) -> anyhow::Result<Option<Arc<dyn Store>>> {
+    Ok(match choice {
+        StoreChoice::Memory => Some(Arc::new(Memory::new(accounts))),
+        StoreChoice::Redis(_) => anyhow::bail!("redis is not there yet"),
+        StoreChoice::Nothing => {
+            warn!("store `none` grants everything; it is there to measure against");
+            None
+        }
+    })
+}
+
+/// SIGTERM (a platform) or SIGINT (Ctrl-C).
+async fn asked_to_end() {
+    let wait = async |kind| match signal(kind) {
+        Ok(mut signal) => signal.recv().await,
+        Err(_) => std::future::pending().await,
+    };
+    tokio::select! {
+        _ = wait(SignalKind::terminate()) => info!("SIGTERM: ending"),
+        _ = wait(SignalKind::interrupt()) => info!("SIGINT: ending"),
+    }
+}
+
+fn log_to_stderr(format: LogFormat) {
+    use tracing_subscriber::{EnvFilter, fmt};
+    let filter = EnvFilter::builder()
+        .with_default_directive(tracing::Level::INFO.into())
+        .with_env_var("WEIR_LOG")
+        .from_env_lossy();
+    let log = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => {
+            log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init()
+        }
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+}
