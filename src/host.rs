@@ -153,7 +153,7 @@ impl Plugin {
     fn new(root: u32, config: Config) -> Option<Self> {
         let number = queue_number()?;
         let queue = hostcalls::register_shared_queue(&format!("weir.{number}")).ok()?;
-        let node = hostcalls::get_property(vec!["node", "id"]).ok().flatten().unwrap_or_default();
+        let node = hostcalls::get_property(vec!["xds", "node", "id"]).ok().flatten().unwrap_or_default();
         let gateway = String::from_utf8_lossy(&node).into_owned();
         let metrics = Metrics::define(&config.policy, |name| {
             hostcalls::define_metric(MetricType::Counter, name).unwrap_or(u32::MAX)
