@@ -107,10 +107,9 @@ fn reply(id: u64, answer: Answer) -> Response {
             refused(refusal.status, refusal.retry_after, "too many requests")
         }
         Answer::Suspended { remaining } => {
-            // Rounded up: who comes back then finds the account open.
-            let whole = remaining.as_secs() + u64::from(remaining.subsec_nanos() > 0);
+            let retry_after = HeaderValue::from(seconds_up(remaining));
             let status = StatusCode::TOO_MANY_REQUESTS;
-            refused(status, Some(HeaderValue::from(whole)), "account suspended")
+            refused(status, Some(retry_after), "account suspended")
         }
         Answer::Forced(forced) => {
             let mut response = Response::new(Body::from(forced.body));
@@ -119,6 +118,11 @@ fn reply(id: u64, answer: Answer) -> Response {
             response
         }
     }
+}
+
+/// Rounded up: who comes back then finds the account open.
+fn seconds_up(remaining: Duration) -> u64 {
+    remaining.as_secs() + u64::from(remaining.subsec_nanos() > 0)
 }
 
 fn refused(status: StatusCode, retry_after: Option<HeaderValue>, error: &'static str) -> Response {
@@ -206,4 +210,16 @@ impl IntoResponse for ConfigError {
 
 fn error(status: StatusCode, text: &str) -> Response {
     (status, Json(serde_json::json!({ "error": text }))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_of_a_suspension_is_rounded_up() {
+        assert_eq!(seconds_up(Duration::from_nanos(1)), 1);
+        assert_eq!(seconds_up(Duration::from_secs(3600)), 3600);
+        assert_eq!(seconds_up(Duration::from_millis(3_599_001)), 3600);
+    }
 }

@@ -303,6 +303,17 @@ mod tests {
     }
 
     #[test]
+    fn a_request_whose_sender_goes_away_holds_up_no_other() -> Result<(), ConfigError> {
+        let provider = provider()?;
+        let gone = arrive(&provider);
+        arrive(&provider).complete(Some("otp"));
+        assert_eq!(provider.lock().record.waiting(), 2);
+        drop(gone);
+        assert_eq!(provider.lock().record.waiting(), 0);
+        Ok(())
+    }
+
+    #[test]
     fn forced_replies_count_by_their_status_and_run_out() -> Result<(), ConfigError> {
         let provider = provider()?;
         for status in [429, 503, 202] {

@@ -281,6 +281,12 @@ impl Record {
         self.recent.iter().skip(skip).map(view).collect()
     }
 
+    /// Arrivals in line for their class.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.unsettled.len()
+    }
+
     fn settle_oldest(&mut self) {
         if let Some(oldest) = self.unsettled.pop_front() {
             self.settled += 1;

@@ -114,6 +114,20 @@ fn suspended_calls_do_not_lengthen_the_suspension() {
 }
 
 #[test]
+fn after_a_suspension_the_count_begins_anew() {
+    check(suspending(2, ms(10_000), SECOND), &[0, 1, 2, 1002, 1003, 1004, 1005], "rrrrrrs");
+}
+
+#[test]
+fn the_first_of_two_suspensions_is_remembered() {
+    let mut model = Model::new(suspending(0, SECOND, SECOND));
+    model.arrive(ms(100));
+    model.arrive(ms(5_000));
+    assert_eq!(model.suspended_for(ms(5_000)), Some(SECOND));
+    assert_eq!(model.first_suspended_at(), Some(ms(100)));
+}
+
+#[test]
 fn suspension_names_the_time_that_is_left() {
     let mut model = Model::new(suspending(0, SECOND, ms(5_000)));
     assert_eq!(model.arrive(ms(100)), Verdict::Refuse);

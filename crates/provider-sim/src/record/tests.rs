@@ -47,7 +47,7 @@ fn classes_count_in_order_of_arrival_though_bodies_end_in_any_order() {
     check(&report.by_class["otp"], (3, 3, 0, 3));
     check(&report.by_class["marketing"], (1, 1, 0, 1));
     assert!(!report.by_class.contains_key("unknown"));
-    assert!(record.unsettled.is_empty());
+    assert!(record.waiting() == 0);
     let classes: Vec<String> = record.arrivals(0, 10).into_iter().map(|a| a.class).collect();
     assert_eq!(classes, ["marketing", "otp", "otp", "otp"]);
 }
@@ -95,6 +95,32 @@ fn only_the_last_requests_are_kept_and_their_bodies_still_counted() {
     assert_eq!((kept.len(), kept[0].id), (MAX_RECENT, 501));
     assert_eq!(record.requests(1)[0].body_bytes, 3);
     assert_eq!(record.report().body_bytes, 10);
+}
+
+/// Requests kept of 1,500 whose headers have a value of `bytes`.
+fn kept_with_headers_of(bytes: usize) -> Result<usize, Box<dyn std::error::Error>> {
+    let mut headers = HeaderMap::new();
+    headers.append("x", "v".repeat(bytes).parse()?);
+    let mut record = Record::default();
+    for _ in 0..1_500 {
+        record.arrive(Arrival {
+            at_ns: 0,
+            outcome: Outcome::Accepted,
+            status: StatusCode::OK,
+            method: &Method::GET,
+            path: "/",
+            headers: HeaderBytes::new(&headers),
+        });
+    }
+    Ok(record.recent.len())
+}
+
+#[test]
+fn kept_headers_are_bounded_in_bytes() -> Result<(), Box<dyn std::error::Error>> {
+    assert_eq!(kept_with_headers_of(60_000)?, MAX_RECENT);
+    // 10 bytes for the name, the path and the places of name and value.
+    assert_eq!(kept_with_headers_of(131_072 - 10)?, MAX_RECENT_BYTES / 131_072);
+    Ok(())
 }
 
 #[test]
