@@ -4,6 +4,7 @@
 //! It starts the project's programs and never links them: what is tried here is what is deployed.
 
 mod cargo;
+mod demo;
 mod paths;
 mod run;
 mod setup;
@@ -28,6 +29,8 @@ enum Command {
     ///
     /// The other commands do the part they need by themselves; this one does all of it.
     Setup,
+    /// A campaign and login codes through two gateways; prints what senders and provider saw.
+    Demo,
     /// Start the stack and keep it up: Redis, deciders, a simulated provider, gateways.
     Up(up::Args),
 }
@@ -35,6 +38,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Setup => setup::all(),
+        Command::Demo => demo::run(),
         Command::Up(args) => up::run(&args),
     };
     match result {

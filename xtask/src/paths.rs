@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// The repository's root. The path at build time is right: xtask is always built in its own tree.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask/ lies in the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies in the repository")
 }
 
 pub fn target(below: &str) -> PathBuf {
@@ -29,10 +27,7 @@ pub fn wasm_module(name: &str) -> PathBuf {
 
 /// The path as a person in the repository would type it.
 pub fn shown(path: &Path) -> String {
-    path.strip_prefix(root())
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 /// The first file of this name on `PATH` that may be executed.
@@ -44,6 +39,5 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
 
 pub fn is_executable(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    file.metadata()
-        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

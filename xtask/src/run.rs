@@ -11,14 +11,8 @@ use anyhow::{Context, Result, bail};
 use crate::paths;
 
 /// What a person has set on purpose and an inner cargo must keep.
-const KEPT_CARGO_VARIABLES: [&str; 6] = [
-    "CARGO_HOME",
-    "CARGO_NET_",
-    "CARGO_HTTP_",
-    "CARGO_REGISTR",
-    "CARGO_SOURCE_",
-    "CARGO_TERM_",
-];
+const KEPT_CARGO_VARIABLES: [&str; 6] =
+    ["CARGO_HOME", "CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTR", "CARGO_SOURCE_", "CARGO_TERM_"];
 
 pub fn say(line: impl std::fmt::Display) {
     eprintln!("xtask: {line}");
@@ -90,11 +84,7 @@ pub fn check_within(limit: Duration, command: &mut Command) -> Result<()> {
         if start.elapsed() > limit {
             child.kill()?;
             child.wait()?;
-            bail!(
-                "{} did not end within {} s",
-                name_of(command),
-                limit.as_secs()
-            );
+            bail!("{} did not end within {} s", name_of(command), limit.as_secs());
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -103,11 +93,8 @@ pub fn check_within(limit: Duration, command: &mut Command) -> Result<()> {
 /// The program and its first arguments, enough to recognise it by.
 fn name_of(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    let mut name = program
-        .file_name()
-        .unwrap_or(program.as_os_str())
-        .to_string_lossy()
-        .into_owned();
+    let mut name =
+        program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
     for argument in command.get_args().take(3) {
         name.push(' ');
         name.push_str(&argument.to_string_lossy());

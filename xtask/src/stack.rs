@@ -118,8 +118,7 @@ impl Stack {
             .arg(&dir);
         self.spawn("redis", command)?;
         self.redis = Some(format!("redis://{at}"));
-        self.wait_until_ready("redis", async || redis_answers(&at).await)
-            .await
+        self.wait_until_ready("redis", async || redis_answers(&at).await).await
     }
 
     fn start_provider(&mut self, program: &Path) -> Result<()> {
@@ -168,7 +167,7 @@ impl Stack {
         let file = self.run_dir.join(format!("{name}.yaml"));
         let config = envoy_config::wire(template.clone(), &wiring)
             .with_context(|| format!("{} cannot be used", paths::shown(&options.template)))?;
-        std::fs::write(&file, serde_yaml_ng::to_string(&config)?)?;
+        std::fs::write(&file, serde_saphyr::to_string(&config)?)?;
         let mut command = Command::new(envoy);
         command.arg("-c").arg(&file);
         command.args(["--service-node", &name, "--service-cluster", "weir"]);
@@ -296,9 +295,7 @@ fn plugin_config(
     let rendered = programs.render(&options.policy)?;
     let value: Value = serde_json::from_str(&rendered)
         .with_context(|| format!("`weir render` did not print JSON but {rendered:?}"))?;
-    let most = value
-        .pointer("/policy/gateways/max")
-        .and_then(Value::as_u64);
+    let most = value.pointer("/policy/gateways/max").and_then(Value::as_u64);
     if most.is_some_and(|most| most < u64::from(options.gateways)) {
         run::say(format!(
             "{} gateways are more than the policy's gateways.max; without a decider they may \

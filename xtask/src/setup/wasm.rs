@@ -17,10 +17,8 @@ use crate::{cargo, paths, run};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 /// Package, the file cargo makes of it, the name we give it.
-const MODULES: [(&str, &str, &str); 2] = [
-    ("weir-filter", "weir_filter.wasm", "weir"),
-    ("baseline", "baseline.wasm", "baseline"),
-];
+const MODULES: [(&str, &str, &str); 2] =
+    [("weir-filter", "weir_filter.wasm", "weir"), ("baseline", "baseline.wasm", "baseline")];
 const DEBIAN_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
 /// `edition = "2024"` and the workspace's `rust-version` need it.
 const OLDEST_RUST: (u32, u32) = (1, 90);
@@ -101,9 +99,7 @@ fn normal_has_target() -> bool {
         return false;
     };
     std::fs::read_dir(dir).is_ok_and(|entries| {
-        entries
-            .flatten()
-            .any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
+        entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
     })
 }
 
@@ -116,23 +112,15 @@ fn rustup_target_add(alternative: bool) -> Result<()> {
     if paths::on_path("rustup").is_none() {
         bail!("there is no rustup");
     }
-    run::say(format!(
-        "fetching the {TARGET} standard library (rustup target add)"
-    ));
+    run::say(format!("fetching the {TARGET} standard library (rustup target add)"));
     let limit = match alternative {
         true => RUSTUP_LIMIT,
         false => RUSTUP_LIMIT_WITHOUT_ALTERNATIVE,
     };
-    let result = run::check_within(
-        limit,
-        run::command("rustup").args(["target", "add", TARGET]),
-    );
+    let result = run::check_within(limit, run::command("rustup").args(["target", "add", TARGET]));
     if let Err(e) = &result {
         std::fs::create_dir_all(paths::tools(""))?;
-        std::fs::write(
-            &note,
-            format!("{e:#}\nDelete this file to have it tried again.\n"),
-        )?;
+        std::fs::write(&note, format!("{e:#}\nDelete this file to have it tried again.\n"))?;
         run::say(format!("that did not work: {e:#}"));
     }
     result

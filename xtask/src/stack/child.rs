@@ -45,9 +45,8 @@ impl Child {
         let words = std::iter::once(std.get_program()).chain(std.get_args());
         let words = words.map(|word| word.to_string_lossy().into_owned());
         let words: Vec<String> = words.collect();
-        let process = command
-            .spawn()
-            .with_context(|| format!("{name}: cannot start {}", words[0]))?;
+        let process =
+            command.spawn().with_context(|| format!("{name}: cannot start {}", words[0]))?;
         Ok(Self {
             name: name.to_owned(),
             pid: process.id().context("a new process has an id")?,
@@ -97,10 +96,7 @@ impl Child {
     }
 
     pub async fn end(&mut self) {
-        if tokio::time::timeout(GRACE, self.process.wait())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(GRACE, self.process.wait()).await.is_err() {
             let _ = self.process.kill().await;
         }
     }

@@ -59,7 +59,7 @@ pub struct Wiring<'a> {
 pub fn read(template: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(template)
         .with_context(|| format!("cannot read {}", template.display()))?;
-    let config: Value = serde_yaml_ng::from_str(&text)
+    let config: Value = serde_saphyr::from_str(&text)
         .with_context(|| format!("{} is not YAML", template.display()))?;
     if !config["static_resources"].is_object() {
         bail!("{} has no static_resources", template.display());
@@ -70,9 +70,7 @@ pub fn read(template: &Path) -> Result<Value> {
 pub fn has_weir_filter(template: &Value) -> bool {
     let mut found = false;
     // The walk wants to change things; this one only looks at a copy.
-    for_each_wasm_config(&mut template.clone(), &mut |config| {
-        found |= is_weir(config)
-    });
+    for_each_wasm_config(&mut template.clone(), &mut |config| found |= is_weir(config));
     found
 }
 
@@ -135,12 +133,10 @@ fn for_each_wasm_config(value: &mut Value, change: &mut impl FnMut(&mut Value)) 
         return;
     }
     match value {
-        Value::Array(items) => items
-            .iter_mut()
-            .for_each(|item| for_each_wasm_config(item, change)),
-        Value::Object(fields) => fields
-            .values_mut()
-            .for_each(|field| for_each_wasm_config(field, change)),
+        Value::Array(items) => items.iter_mut().for_each(|item| for_each_wasm_config(item, change)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| for_each_wasm_config(field, change))
+        }
         _ => {}
     }
 }
@@ -195,10 +191,7 @@ mod tests {
         let config = wired(sample(), Some("told")).unwrap();
         let listener = &config["static_resources"]["listeners"][0];
         assert_eq!(listener["address"]["socket_address"]["port_value"], 1);
-        assert_eq!(
-            config["admin"]["address"]["socket_address"]["port_value"],
-            2
-        );
+        assert_eq!(config["admin"]["address"]["socket_address"]["port_value"], 2);
         let text = config["static_resources"]["clusters"].to_string();
         assert!(text.contains(r#""port_value":3"#) && text.contains("provider.example.com"));
         let wasm = wasm_config(&config);
@@ -212,10 +205,7 @@ mod tests {
         let config = wired(sample(), None).unwrap();
         let kind =
             |name| named(&mut config.clone(), "clusters", name).next().unwrap()["type"].clone();
-        assert_eq!(
-            (kind("weir"), kind("provider")),
-            (json!("STATIC"), json!("STRICT_DNS"))
-        );
+        assert_eq!((kind("weir"), kind("provider")), (json!("STATIC"), json!("STRICT_DNS")));
     }
 
     #[test]
@@ -238,10 +228,7 @@ mod tests {
     fn a_cluster_that_the_template_leaves_out_stays_out() {
         let mut template = sample();
         let clusters = &mut template["static_resources"]["clusters"];
-        clusters
-            .as_array_mut()
-            .unwrap()
-            .retain(|c| c["name"] != "weir");
+        clusters.as_array_mut().unwrap().retain(|c| c["name"] != "weir");
         let mut config = wired(template, None).unwrap();
         assert_eq!(named(&mut config, "clusters", "weir").count(), 0);
     }

@@ -33,12 +33,7 @@ impl Ports {
             .with_context(|| format!("cannot create {}", dir.display()))?;
         // Runs that start together look in different places first.
         let spread = std::process::id().wrapping_mul(37) % u32::from(FREE.end - FREE.start);
-        Ok(Self {
-            ephemeral,
-            dir,
-            next: FREE.start + u16::try_from(spread)?,
-            held: Vec::new(),
-        })
+        Ok(Self { ephemeral, dir, next: FREE.start + u16::try_from(spread)?, held: Vec::new() })
     }
 
     /// The usual port if it is free, and free ones are not asked for anyway.
@@ -57,11 +52,7 @@ impl Ports {
     pub fn free(&mut self) -> Result<u16> {
         for _ in FREE {
             let port = self.next;
-            self.next = if port + 1 == FREE.end {
-                FREE.start
-            } else {
-                port + 1
-            };
+            self.next = if port + 1 == FREE.end { FREE.start } else { port + 1 };
             if self.hold(port)? {
                 return Ok(port);
             }
@@ -87,9 +78,8 @@ mod tests {
     fn a_port_is_given_once() {
         let mut one = Ports::new(true).unwrap();
         let mut other = Ports::new(true).unwrap();
-        let mut given: Vec<u16> = (0..5)
-            .flat_map(|_| [one.free().unwrap(), other.free().unwrap()])
-            .collect();
+        let mut given: Vec<u16> =
+            (0..5).flat_map(|_| [one.free().unwrap(), other.free().unwrap()]).collect();
         given.sort_unstable();
         given.dedup();
         assert_eq!(given.len(), 10);

@@ -23,16 +23,11 @@ impl Programs {
 
     /// Takes what is there: for callers that have built already.
     pub fn find(with_redis: bool) -> Result<Self> {
-        for built in [
-            paths::program("weir"),
-            paths::program("provider-sim"),
-            paths::wasm_module("weir"),
-        ] {
+        for built in
+            [paths::program("weir"), paths::program("provider-sim"), paths::wasm_module("weir")]
+        {
             if !built.exists() {
-                bail!(
-                    "{} is not built: run without --no-build",
-                    paths::shown(&built)
-                );
+                bail!("{} is not built: run without --no-build", paths::shown(&built));
             }
         }
         Ok(Self {
@@ -44,19 +39,13 @@ impl Programs {
     }
 
     pub fn redis(&self) -> Result<PathBuf> {
-        self.redis
-            .clone()
-            .context("a stack with Redis has looked for it")
+        self.redis.clone().context("a stack with Redis has looked for it")
     }
 
     /// The weir filter's configuration for this policy.
     pub fn render(&self, policy: &Path) -> Result<String> {
         let mut command = run::command(&self.weir);
-        command
-            .arg("render")
-            .arg("--policy")
-            .arg(policy)
-            .arg("filter");
+        command.arg("render").arg("--policy").arg(policy).arg("filter");
         run::output(&mut command)
             .with_context(|| format!("{} cannot be used", paths::shown(policy)))
     }
