@@ -9,6 +9,8 @@ mod paths;
 mod run;
 mod setup;
 mod stack;
+mod test;
+mod tidy;
 mod up;
 
 use std::process::ExitCode;
@@ -31,14 +33,20 @@ enum Command {
     Setup,
     /// A campaign and login codes through two gateways; prints what senders and provider saw.
     Demo,
+    /// Check everything: tidy, unit tests, end-to-end tests with real Envoys and a real Redis.
+    Test(test::Args),
+    /// Check formatting, lints, sizes, words, and that paths named in the docs exist.
+    Tidy,
     /// Start the stack and keep it up: Redis, deciders, a simulated provider, gateways.
     Up(up::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Setup => setup::all(),
+        Command::Setup => setup::all().map(drop),
         Command::Demo => demo::run(),
+        Command::Test(args) => test::run(&args),
+        Command::Tidy => tidy::check_all(),
         Command::Up(args) => up::run(&args),
     };
     match result {

@@ -7,18 +7,26 @@ pub mod python;
 pub mod redis;
 pub mod wasm;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use crate::{cargo, paths, run};
 
-pub fn all() -> Result<()> {
+/// What set-up came to, for commands that hand it on.
+pub struct Found {
+    pub envoy: PathBuf,
+    pub redis: PathBuf,
+    /// Belongs on `PYTHONPATH`.
+    pub python: PathBuf,
+}
+
+pub fn all() -> Result<Found> {
     cargo::build_programs()?;
     wasm::build()?;
-    let envoy = envoy::find()?;
-    let redis = redis::find()?;
-    python::requests()?;
-    run::say(format!("Envoy: {}", paths::shown(&envoy)));
-    run::say(format!("Redis: {}", paths::shown(&redis)));
+    let found = Found { envoy: envoy::find()?, redis: redis::find()?, python: python::requests()? };
+    run::say(format!("Envoy: {}", paths::shown(&found.envoy)));
+    run::say(format!("Redis: {}", paths::shown(&found.redis)));
     run::say("everything is there");
-    Ok(())
+    Ok(found)
 }

@@ -63,7 +63,7 @@ impl Stack {
     /// Call it on the main thread: Linux ends the children when the thread that started them ends.
     pub async fn start(options: &Options, programs: &Programs) -> Result<Self> {
         let template = envoy_config::read(&options.template)?;
-        let plugin = plugin_config(options, programs, &template)?;
+        let plugin = plugin_config(options, &template)?;
         let mut stack = Self {
             gateways: Vec::new(),
             admin: Vec::new(),
@@ -284,15 +284,11 @@ impl Stack {
 }
 
 /// What the weir filter is told, unless the template has none or keeps its own.
-fn plugin_config(
-    options: &Options,
-    programs: &Programs,
-    template: &Value,
-) -> Result<Option<String>> {
-    if options.keep_plugin_config || !envoy_config::has_weir_filter(template) {
+fn plugin_config(options: &Options, template: &Value) -> Result<Option<String>> {
+    if options.keep_plugin_config || envoy_config::weir_configurations(template).is_empty() {
         return Ok(None);
     }
-    let rendered = programs.render(&options.policy)?;
+    let rendered = Programs::render(&options.policy)?;
     let value: Value = serde_json::from_str(&rendered)
         .with_context(|| format!("`weir render` did not print JSON but {rendered:?}"))?;
     let most = value.pointer("/policy/gateways/max").and_then(Value::as_u64);
@@ -304,6 +300,11 @@ fn plugin_config(
         ));
     }
     Ok(Some(rendered))
+}
+
+/// What the weir filters of a template are told, as it stands there.
+pub fn weir_configurations(template: &Path) -> Result<Vec<String>> {
+    Ok(envoy_config::weir_configurations(&envoy_config::read(template)?))
 }
 
 async fn redis_answers(at: &Endpoint) -> bool {

@@ -67,10 +67,16 @@ pub fn read(template: &Path) -> Result<Value> {
     Ok(config)
 }
 
-pub fn has_weir_filter(template: &Value) -> bool {
-    let mut found = false;
+/// The plugin configuration of each weir filter; empty text where there is none.
+pub fn weir_configurations(template: &Value) -> Vec<String> {
+    let mut found = Vec::new();
     // The walk wants to change things; this one only looks at a copy.
-    for_each_wasm_config(&mut template.clone(), &mut |config| found |= is_weir(config));
+    for_each_wasm_config(&mut template.clone(), &mut |config| {
+        if is_weir(config) {
+            let text = config["configuration"]["value"].as_str();
+            found.push(text.unwrap_or_default().to_owned());
+        }
+    });
     found
 }
 
@@ -219,7 +225,8 @@ mod tests {
     fn a_filter_of_another_name_keeps_its_configuration() {
         let mut template = sample();
         for_each_wasm_config(&mut template, &mut |c| c["root_id"] = json!("baseline"));
-        assert!(has_weir_filter(&sample()) && !has_weir_filter(&template));
+        assert_eq!(weir_configurations(&sample()).len(), 1);
+        assert_eq!(weir_configurations(&template).len(), 0);
         let config = wired(template, Some("told")).unwrap();
         assert_ne!(wasm_config(&config)["configuration"]["value"], "told");
     }

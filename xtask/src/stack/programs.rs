@@ -43,8 +43,8 @@ impl Programs {
     }
 
     /// The weir filter's configuration for this policy.
-    pub fn render(&self, policy: &Path) -> Result<String> {
-        let mut command = run::command(&self.weir);
+    pub fn render(policy: &Path) -> Result<String> {
+        let mut command = run::command(paths::program("weir"));
         command.arg("render").arg("--policy").arg(policy).arg("filter");
         run::output(&mut command)
             .with_context(|| format!("{} cannot be used", paths::shown(policy)))
