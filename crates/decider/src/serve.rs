@@ -18,7 +18,7 @@ use crate::{
     document,
     http::{App, router},
     settings::{LogFormat, Options, Settings, StoreChoice},
-    store::{Account, Store, accounts, memory::Memory},
+    store::{Account, Store, accounts, memory::Memory, redis::Redis},
 };
 
 /// # Errors
@@ -81,7 +81,7 @@ async fn serve(
 fn open(choice: &StoreChoice, accounts: Vec<Account>) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match choice {
         StoreChoice::Memory => Some(Arc::new(Memory::new(accounts))),
-        StoreChoice::Redis(_) => anyhow::bail!("redis is not there yet"),
+        StoreChoice::Redis(url) => Some(Arc::new(Redis::new(url, &accounts)?)),
         StoreChoice::Nothing => {
             warn!("store `none` grants everything; it is there to measure against");
             None

@@ -6,6 +6,7 @@
 //! what it granted is then lost, never granted twice.
 
 pub mod memory;
+pub mod redis;
 
 use std::{future::Future, pin::Pin, time::Duration};
 

@@ -99,10 +99,12 @@ pub fn decide(rules: &Rules, state: &mut State, now: Micros, wants: &[u64]) -> V
 }
 
 /// Lengthens the penalty so that it ends no earlier than `now + pause`; never shortens it.
-/// Returns what is left of it.
+/// Returns what is left of it. A pause of zero changes nothing.
 pub fn penalise(rules: &Rules, state: &mut State, now: Micros, pause: Micros) -> Micros {
-    settle(rules, state, now);
-    state.penalty_until = state.penalty_until.max(now.plus(pause.min(rules.max_pause)));
+    settle_penalty(rules, state, now);
+    if !pause.is_zero() {
+        state.penalty_until = state.penalty_until.max(now.plus(pause.min(rules.max_pause)));
+    }
     state.penalty_until.minus(now)
 }
 
@@ -114,6 +116,10 @@ fn settle(rules: &Rules, state: &mut State, now: Micros) -> Micros {
     for (gcra, tat) in rules.tats().zip(state.tats.iter_mut()) {
         *tat = gcra.legal(*tat, now);
     }
+    settle_penalty(rules, state, now)
+}
+
+fn settle_penalty(rules: &Rules, state: &mut State, now: Micros) -> Micros {
     state.penalty_until = state.penalty_until.min(now.plus(rules.max_pause));
     state.penalty_until.minus(now)
 }
