@@ -54,3 +54,70 @@ pub fn read(limit: &Limit, wants: &[u64], body: &[u8]) -> Option<Answer> {
     });
     Some(Answer { granted, known: known.collect(), penalty: Micros(reply.penalty_us) })
 }
+
+#[cfg(test)]
+mod tests {
+    use limits::{decision::Reason, policy::Policy};
+    use serde_json::json;
+
+    use super::*;
+
+    fn limit() -> Limit {
+        let document = json!({
+            "version": 1,
+            "gateways": {"max": 2},
+            "decider": {"timeout": "50ms"},
+            "path_jitter": "20ms",
+            "limits": [{
+                "name": "sms",
+                "match": {"hosts": ["sms.example.com"]},
+                "contract": [{"requests": 100, "per": "1s"}],
+                "rates": [{"target": 90, "per": "1s", "burst": 5}],
+                "priority": {"header": "x-priority", "default": "marketing"},
+                "classes": [{"name": "otp", "values": ["otp"]}, {"name": "marketing", "values": ["bulk"]}],
+            }],
+        });
+        Policy::parse(&document).unwrap().limits.remove(0)
+    }
+
+    #[test]
+    fn only_classes_that_want_something_are_asked_for() {
+        let body: DecideRequest =
+            serde_json::from_slice(&decide(&limit(), "h", "gw", &[0, 3])).unwrap();
+        assert_eq!(body.wants, [Count { class: "marketing".into(), n: 3 }]);
+        let probe: DecideRequest =
+            serde_json::from_slice(&decide(&limit(), "h", "gw", &[])).unwrap();
+        assert_eq!(probe.wants, []);
+    }
+
+    #[test]
+    fn an_answer_is_read_by_places() {
+        let body = json!({
+            "now_us": 1, "granted": [{"class": "marketing", "n": 2}],
+            "wait_us": {"marketing": 14}, "reason": {"marketing": "class_rate"}, "penalty_us": 5,
+        });
+        let answer = read(&limit(), &[1, 2], body.to_string().as_bytes()).unwrap();
+        assert_eq!(answer.granted, [0, 2]);
+        assert_eq!(answer.known[1], Known { wait: Micros(14), reason: Some(Reason::ClassRate) });
+        assert_eq!(answer.penalty, Micros(5));
+    }
+
+    #[test]
+    fn nobody_is_granted_more_than_was_asked() {
+        let body = json!({
+            "now_us": 1, "granted": [{"class": "otp", "n": 9}], "wait_us": {}, "reason": {}, "penalty_us": 0,
+        });
+        let answer = read(&limit(), &[1, 2], body.to_string().as_bytes()).unwrap();
+        assert_eq!(answer.granted, [1, 0]);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_no_answer() {
+        let unknown = json!({
+            "now_us": 1, "granted": [{"class": "vip", "n": 1}], "wait_us": {}, "reason": {}, "penalty_us": 0,
+        });
+        for body in ["", "<html>", "{}", "[]", "{\"granted\":\"all\"}", &unknown.to_string()] {
+            assert_eq!(read(&limit(), &[1, 1], body.as_bytes()), None, "{body}");
+        }
+    }
+}

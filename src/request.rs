@@ -88,3 +88,133 @@ fn class(limit: &Limit, request: &impl Request) -> (usize, bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::HashMap};
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// A request from its headers; remembers what was looked at.
+    #[derive(Default)]
+    struct Fake {
+        headers: HashMap<&'static str, Vec<u8>>,
+        principal: Option<&'static str>,
+        looked_at: RefCell<Vec<String>>,
+    }
+
+    impl Request for Fake {
+        fn header(&self, name: &str) -> Option<Vec<u8>> {
+            self.looked_at.borrow_mut().push(name.to_owned());
+            self.headers.get(name).cloned()
+        }
+
+        fn principal(&self) -> Option<Vec<u8>> {
+            self.principal.map(|principal| principal.as_bytes().to_vec())
+        }
+    }
+
+    const LOGIN: &str = "spiffe://cluster.local/ns/auth/sa/login";
+
+    fn policy() -> Policy {
+        let limit = |name: &str, path: &str| {
+            json!({
+                "name": name,
+                "match": {"hosts": ["sms.example.com"], "path_prefixes": [path], "methods": ["POST"]},
+                "contract": [{"requests": 100, "per": "1s"}],
+                "rates": [{"target": 90, "per": "1s", "burst": 5}],
+                "priority": {"header": "x-priority", "default": "marketing"},
+                "classes": [
+                    {"name": "otp", "values": ["otp"], "principals": [LOGIN]},
+                    {"name": "marketing", "values": ["marketing", "bulk"]},
+                ],
+            })
+        };
+        let document = json!({
+            "version": 1,
+            "gateways": {"max": 2},
+            "decider": {"timeout": "50ms"},
+            "path_jitter": "20ms",
+            "limits": [limit("messages", "/v1/messages"), limit("status", "/v1/status")],
+        });
+        Policy::parse(&document).unwrap()
+    }
+
+    fn request(headers: &[(&'static str, &[u8])]) -> Fake {
+        let mut fake = Fake::default();
+        let post: [(&str, &[u8]); 3] =
+            [(":authority", b"sms.example.com"), (":path", b"/v1/messages"), (":method", b"POST")];
+        for (name, value) in post.iter().chain(headers) {
+            fake.headers.insert(name, value.to_vec());
+        }
+        fake
+    }
+
+    fn check(headers: &[(&'static str, &[u8])]) -> Option<(usize, usize)> {
+        find(&policy(), &request(headers)).map(|found| (found.limit, found.class))
+    }
+
+    const MARKETING: Option<(usize, usize)> = Some((0, 1));
+
+    #[test]
+    fn no_spelling_of_the_host_slips_past() {
+        for host in
+            ["sms.example.com", "SMS.Example.COM", "sms.example.com:8443", "sms.example.com.:443"]
+        {
+            assert_eq!(check(&[(":authority", host.as_bytes())]), MARKETING, "{host}");
+        }
+        for host in [
+            "",
+            "x-sms.example.com",
+            "sms.example.com.evil.org",
+            "sms.example.com:http",
+            "[::1]:80",
+        ] {
+            assert_eq!(check(&[(":authority", host.as_bytes())]), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn path_and_method_choose_the_limit() {
+        assert_eq!(check(&[(":path", b"/v1/status/7?x=1")]), Some((1, 1)));
+        assert_eq!(check(&[(":path", b"/v2")]), None);
+        assert_eq!(check(&[(":method", b"GET")]), None);
+        let mut connect = request(&[]);
+        connect.headers.remove(":path");
+        assert_eq!(find(&policy(), &connect), None, "CONNECT has no path");
+    }
+
+    #[test]
+    fn an_unmatched_host_costs_one_look() {
+        let fake = request(&[(":authority", b"other.example.com")]);
+        assert_eq!(find(&policy(), &fake), None);
+        assert_eq!(*fake.looked_at.borrow(), [":authority"]);
+    }
+
+    #[test]
+    fn header_values_are_bytes_and_unknown_ones_get_the_default() {
+        for value in [
+            b"bulk".as_slice(),
+            b" MARKETING ",
+            b"",
+            b"\xff\xfe",
+            b"otp,marketing",
+            &[b'x'; 60_000],
+        ] {
+            assert_eq!(check(&[("x-priority", value)]), MARKETING);
+        }
+    }
+
+    #[test]
+    fn the_header_is_a_claim_and_the_certificate_the_proof() {
+        let found = |principal| {
+            let fake = Fake { principal, ..request(&[("x-priority", b"otp")]) };
+            find(&policy(), &fake).map(|found| (found.class, found.claim_refused))
+        };
+        assert_eq!(found(Some(LOGIN)), Some((0, false)));
+        assert_eq!(found(Some("spiffe://cluster.local/ns/shop/sa/cart")), Some((1, true)));
+        assert_eq!(found(None), Some((1, true)));
+    }
+}

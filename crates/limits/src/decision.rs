@@ -139,3 +139,124 @@ fn shares(rules: &Rules, state: &State, now: Micros, granted: &[u64]) -> Vec<Sha
     };
     granted.iter().enumerate().map(share).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gcra::Rate;
+
+    const T0: Micros = Micros(1_700_000_000_000_000);
+    const OTP: usize = 0;
+    const MARKETING: usize = 1;
+
+    fn gcra(target: u32, burst: u32) -> Gcra {
+        Rate { target, per: Micros::SECOND, burst }.gcra()
+    }
+
+    /// The incident's limit: 90/s, marketing 70/s, both with a burst of 5.
+    fn rules() -> Rules {
+        let classes = vec![vec![], vec![gcra(70, 5)]];
+        Rules { limit: vec![gcra(90, 5)], classes, max_pause: Micros::from_secs(3_600) }
+    }
+
+    fn granted(shares: &[Share]) -> Vec<u64> {
+        shares.iter().map(|share| share.granted).collect()
+    }
+
+    /// Asks of (µs after T0, wants) one after the other; what each was granted.
+    fn check(rules: &Rules, asks: &[(u64, [u64; 2])]) -> Vec<Vec<u64>> {
+        let mut state = State::default();
+        let ask = |(at, wants): &(u64, [u64; 2])| {
+            granted(&decide(rules, &mut state, T0.plus(Micros(*at)), wants))
+        };
+        asks.iter().map(ask).collect()
+    }
+
+    #[test]
+    fn the_highest_class_is_served_first() {
+        assert_eq!(check(&rules(), &[(0, [3, 9])]), [[3, 2]]);
+        assert_eq!(check(&rules(), &[(0, [9, 9])]), [[5, 0]]);
+    }
+
+    #[test]
+    fn marketing_is_held_to_its_own_cap_and_otp_is_not() {
+        let second = 1_000_000;
+        let mut asks: Vec<(u64, [u64; 2])> = (0..=1_000).map(|ms| (ms * 1_000, [0, 1])).collect();
+        asks.push((second, [1, 0]));
+        let run = check(&rules(), &asks);
+        let marketing: u64 = run.iter().map(|granted| granted[MARKETING]).sum();
+        assert_eq!(marketing, 5 + second / 14_286);
+        assert_eq!(run.last().map(|granted| granted[OTP]), Some(1), "room is left for an OTP");
+    }
+
+    #[test]
+    fn a_refused_request_is_charged_nowhere() {
+        let rules = rules();
+        let mut state = State::default();
+        decide(&rules, &mut state, T0, &[5, 0]);
+        let before = state.clone();
+        decide(&rules, &mut state, T0, &[0, 5]);
+        assert_eq!(state, before, "the class's own TAT as well");
+    }
+
+    #[test]
+    fn what_is_granted_is_charged_everywhere() {
+        let mut state = State::default();
+        decide(&rules(), &mut state, T0, &[0, 2]);
+        assert_eq!(state.tats, [T0.plus(Micros(2 * 11_112)), T0.plus(Micros(2 * 14_286))]);
+    }
+
+    #[test]
+    fn waits_name_what_binds() {
+        let mut state = State::default();
+        let shares = decide(&rules(), &mut state, T0, &[0, 5]);
+        let wait = |wait, reason| (Micros(wait), Some(reason));
+        assert_eq!((shares[OTP].wait, shares[OTP].reason), wait(11_112, Reason::Rate));
+        assert_eq!(
+            (shares[MARKETING].wait, shares[MARKETING].reason),
+            wait(14_286, Reason::ClassRate)
+        );
+        let later = T0.plus(Micros(14_286));
+        let shares = decide(&rules(), &mut state, later, &[0, 0]);
+        assert_eq!(shares, vec![Share { granted: 0, wait: Micros::ZERO, reason: None }; 2]);
+    }
+
+    #[test]
+    fn a_penalty_stops_everyone_and_is_never_shortened() {
+        let mut state = State::default();
+        let rules = rules();
+        assert_eq!(penalise(&rules, &mut state, T0, Micros::from_secs(10)), Micros::from_secs(10));
+        assert_eq!(penalise(&rules, &mut state, T0, Micros::SECOND), Micros::from_secs(10));
+        let shares = decide(&rules, &mut state, T0.plus(Micros(9_999_999)), &[1, 1]);
+        let shut = Share { granted: 0, wait: Micros(1), reason: Some(Reason::Penalty) };
+        assert_eq!(shares, [shut, shut]);
+        assert_eq!(
+            granted(&decide(&rules, &mut state, T0.plus(Micros(10_000_000)), &[1, 1])),
+            [1, 1]
+        );
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_stalls_no_longer_than_one_interval() {
+        let hour = 3_600_000_000;
+        let run =
+            check(&rules(), &[(hour, [5, 0]), (0, [1, 0]), (11_111, [1, 0]), (11_112, [1, 0])]);
+        assert_eq!(run, [[5, 0], [0, 0], [0, 0], [1, 0]]);
+    }
+
+    #[test]
+    fn a_penalty_from_a_clock_ahead_is_no_longer_than_the_longest_legal() {
+        let mut state = State { penalty_until: Micros(u64::MAX), ..State::default() };
+        let shares = decide(&rules(), &mut state, T0, &[1, 0]);
+        assert_eq!(shares[OTP].wait, Micros::from_secs(3_600));
+        let over = T0.plus(Micros::from_secs(3_600));
+        assert_eq!(granted(&decide(&rules(), &mut state, over, &[1, 0])), [1, 0]);
+    }
+
+    #[test]
+    fn with_several_rates_all_must_pass() {
+        let per_minute = Rate { target: 60, per: Micros::from_secs(60), burst: 7 }.gcra();
+        let rules = Rules { limit: vec![gcra(90, 5), per_minute], ..rules() };
+        assert_eq!(check(&rules, &[(0, [9, 0]), (900_000, [9, 0])]), [[5, 0], [2, 0]]);
+    }
+}

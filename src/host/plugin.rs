@@ -1,0 +1,155 @@
+//! What root and streams of one configuration share on one worker.
+
+use std::cell::{Cell, RefCell};
+
+use limits::{Micros, retry_after::Said};
+use proxy_wasm::{
+    hostcalls,
+    types::{MapType, MetricType},
+};
+
+use super::envoy::{
+    Envoy, increment, monotonic, queue_number, reply, resume_request, set_effective_context, wall,
+};
+use crate::{
+    config::Config,
+    exchange::State,
+    gate::Refused,
+    metrics::{Metrics, OfClass, OfLimit},
+    refusal, throttle,
+    worker::{Host, Settled, Verdict, Worker},
+};
+
+/// What root and streams of one configuration share on one worker.
+pub struct Plugin {
+    root: u32,
+    pub config: Config,
+    pub metrics: Metrics,
+    pub worker: RefCell<Worker>,
+    queue: u32,
+    /// A token is in the queue.
+    pub woken: Cell<bool>,
+    /// Makes ids of reports unique, with a number for each.
+    nonce: String,
+    reports: Cell<u64>,
+}
+
+impl Plugin {
+    pub fn new(root: u32, config: Config) -> Option<Self> {
+        let number = queue_number()?;
+        let queue = hostcalls::register_shared_queue(&format!("weir.{number}")).ok()?;
+        let node =
+            hostcalls::get_property(vec!["xds", "node", "id"]).ok().flatten().unwrap_or_default();
+        let gateway = String::from_utf8_lossy(&node).into_owned();
+        let metrics = Metrics::define(&config.policy, |name| {
+            hostcalls::define_metric(MetricType::Counter, name).unwrap_or(u32::MAX)
+        });
+        let worker = RefCell::new(Worker::new(&config, gateway));
+        let nonce = format!("{:x}-{number:x}", wall().0);
+        let (woken, reports) = (Cell::new(false), Cell::new(0));
+        Some(Self { root, config, metrics, worker, queue, woken, nonce, reports })
+    }
+
+    /// Has the root called in the next turn of this worker's event loop.
+    pub fn wake(&self) {
+        if !self.woken.replace(true)
+            && hostcalls::enqueue_shared_queue(self.queue, Some(b"w")).is_err()
+        {
+            self.woken.set(false); // The tick looks as well.
+        }
+    }
+
+    /// Lets the worker act in a root callback, then settles the streams it has decided on.
+    pub fn act(&self, act: impl FnOnce(&mut Worker, &Envoy) -> Vec<Settled>) {
+        let settled = match self.worker.try_borrow_mut() {
+            Ok(mut worker) => act(&mut worker, &Envoy(self)),
+            Err(_) => return,
+        };
+        if settled.is_empty() {
+            return;
+        }
+        let now = monotonic();
+        for one in settled {
+            self.settle(&one, now);
+        }
+        set_effective_context(self.root);
+    }
+
+    fn settle(&self, one: &Settled, now: Micros) {
+        let to = match one.verdict {
+            Verdict::Refused(_) => State::Refused,
+            Verdict::Granted | Verdict::Fallback => State::Forwarded,
+        };
+        if !State::settle(&one.waiter.state, to) || !set_effective_context(one.waiter.stream) {
+            return;
+        }
+        let waited = now.minus(one.waiter.since);
+        match one.verdict {
+            Verdict::Refused(refused) => self.refuse(one.limit, one.class, refused, waited),
+            Verdict::Granted | Verdict::Fallback => {
+                self.forward(one.limit, one.class, one.verdict == Verdict::Granted, waited);
+                resume_request();
+            }
+        }
+    }
+
+    /// Counts and tags a request that goes out.
+    pub fn forward(&self, limit: usize, class: usize, granted: bool, waited: Micros) {
+        let what = if granted { OfClass::Granted } else { OfClass::Fallback };
+        increment(self.metrics.of_class(limit, class, what));
+        self.tag(limit, class, if granted { "granted" } else { "fallback" }, waited);
+    }
+
+    pub fn refuse(&self, limit: usize, class: usize, refused: Refused, waited: Micros) {
+        increment(self.metrics.of_class(limit, class, OfClass::Refused(refused.cause)));
+        self.tag(limit, class, refused.cause.name(), waited);
+        let Some(policy) = self.config.policy.limits.get(limit) else {
+            return;
+        };
+        let name = policy.classes.get(class).map_or("", |class| class.name.as_str());
+        let mut headers = vec![("content-type", "application/problem+json".to_owned())];
+        headers.append(&mut refusal::headers(policy, refused.wait));
+        let body = refusal::body(policy, name, refused, wall());
+        reply(&headers, &body);
+    }
+
+    /// For access logs: `%FILTER_STATE(wasm.weir_class:PLAIN)%` and so on.
+    fn tag(&self, limit: usize, class: usize, reason: &str, waited: Micros) {
+        let classes = self.config.policy.limits.get(limit).map(|limit| &limit.classes);
+        let name = classes.and_then(|classes| classes.get(class)).map_or("", |c| c.name.as_str());
+        let wait = (waited.0 / 1_000).to_string();
+        for (key, value) in [("weir_class", name), ("weir_reason", reason), ("weir_wait", &wait)] {
+            let _ = hostcalls::set_property(vec![key], Some(value.as_bytes()));
+        }
+    }
+
+    /// The provider refused a request: all stop, and the caller gets a reply it can use.
+    pub fn throttled(&self, index: usize) {
+        let Some(limit) = self.config.policy.limits.get(index) else {
+            return;
+        };
+        let envoy = Envoy(self);
+        let headers = hostcalls::get_map_bytes(MapType::HttpResponseHeaders).unwrap_or_default();
+        let (pause, said) = throttle::pause(&headers, wall(), &limit.throttle);
+        envoy.count(index, OfLimit::Throttled);
+        if said == Said::Invalid {
+            envoy.count(index, OfLimit::RetryAfterInvalid);
+        }
+        let number = self.reports.get();
+        self.reports.set(number.wrapping_add(1));
+        let id = format!("{}-{number:x}", self.nonce);
+        let left = match self.worker.try_borrow_mut() {
+            Ok(mut worker) => worker.throttled(&envoy, index, pause, id, monotonic()),
+            Err(_) => pause,
+        };
+        self.wake();
+        log::warn!("limit {}: the provider refused, everyone stops for {left}", limit.name);
+        for (name, _) in headers.iter().filter(|(name, _)| refusal::is_throttle_header(name)) {
+            let _ = hostcalls::remove_map_value(MapType::HttpResponseHeaders, name);
+        }
+        let status = (":status", "429".to_owned());
+        for (name, value) in refusal::headers(limit, left).into_iter().chain([status]) {
+            let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(&value));
+        }
+    }
+}
