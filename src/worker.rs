@@ -364,3 +364,6 @@ fn broken(host: &impl Host, limit: usize) -> Admission {
     host.count(limit, OfLimit::Broken);
     Admission::Refuse(Refused { wait: NO_WAIT, cause: Cause::Fallback })
 }
+
+#[cfg(test)]
+mod tests;
