@@ -38,11 +38,7 @@ impl Default for Client {
         let mut connector = HttpConnector::new();
         // Small requests must not wait for an earlier one's acknowledgement.
         connector.set_nodelay(true);
-        Self(
-            Pooled::builder(TokioExecutor::new())
-                .pool_max_idle_per_host(1024)
-                .build(connector),
-        )
+        Self(Pooled::builder(TokioExecutor::new()).pool_max_idle_per_host(1024).build(connector))
     }
 }
 
@@ -57,15 +53,9 @@ impl Client {
             let reply = self.0.request(request).await.map_err(broken)?;
             let (head, body) = reply.into_parts();
             let body = body.collect().await.map_err(broken)?.to_bytes();
-            Ok(Reply {
-                status: head.status.as_u16(),
-                headers: head.headers,
-                body,
-            })
+            Ok(Reply { status: head.status.as_u16(), headers: head.headers, body })
         };
-        tokio::time::timeout(limit, exchange)
-            .await
-            .unwrap_or(Err(CallError::TimedOut(limit)))
+        tokio::time::timeout(limit, exchange).await.unwrap_or(Err(CallError::TimedOut(limit)))
     }
 
     /// `address` is `HOST:PORT`; any status outside 200–299 is an error.
@@ -75,8 +65,7 @@ impl Client {
         path: &str,
         limit: Duration,
     ) -> Result<Reply, CallError> {
-        self.simple(Method::GET, address, path, Bytes::new(), limit)
-            .await
+        self.simple(Method::GET, address, path, Bytes::new(), limit).await
     }
 
     pub async fn get_json<T: serde::de::DeserializeOwned>(
@@ -97,8 +86,7 @@ impl Client {
         body: impl Into<Bytes>,
         limit: Duration,
     ) -> Result<Reply, CallError> {
-        self.simple(Method::POST, address, path, body.into(), limit)
-            .await
+        self.simple(Method::POST, address, path, body.into(), limit).await
     }
 
     async fn simple(

@@ -55,15 +55,9 @@ impl Arrivals {
             Self::Even { per_s, lasting } => {
                 assert_rate(per_s);
                 let count = (lasting.as_secs_f64() * per_s).ceil() as usize;
-                (0..count)
-                    .map(|i| Duration::from_secs_f64(i as f64 / per_s))
-                    .collect()
+                (0..count).map(|i| Duration::from_secs_f64(i as f64 / per_s)).collect()
             }
-            Self::Poisson {
-                per_s,
-                lasting,
-                seed,
-            } => {
+            Self::Poisson { per_s, lasting, seed } => {
                 assert_rate(per_s);
                 let mut random = fastrand::Rng::with_seed(seed);
                 let mut at = 0.0;
@@ -81,10 +75,7 @@ impl Arrivals {
 }
 
 fn assert_rate(per_s: f64) {
-    assert!(
-        per_s.is_finite() && per_s > 0.0,
-        "per_s = {per_s}: a rate is above 0"
-    );
+    assert!(per_s.is_finite() && per_s > 0.0, "per_s = {per_s}: a rate is above 0");
 }
 
 /// One request of the plan.
@@ -104,11 +95,7 @@ pub(crate) fn plan(streams: &[Stream]) -> Vec<Due> {
         .enumerate()
         .flat_map(|(stream, s)| {
             let due = s.arrivals.due().into_iter().enumerate();
-            due.map(move |(number, at)| Due {
-                at: s.starts_after + at,
-                stream,
-                number,
-            })
+            due.map(move |(number, at)| Due { at: s.starts_after + at, stream, number })
         })
         .collect();
     plan.sort_by_key(|due| (due.at, due.stream, due.number));
@@ -123,25 +110,14 @@ mod tests {
 
     #[test]
     fn even_arrivals_are_spaced_by_one_interval() {
-        let due = Arrivals::Even {
-            per_s: 4.0,
-            lasting: S,
-        }
-        .due();
+        let due = Arrivals::Even { per_s: 4.0, lasting: S }.due();
         let quarter = Duration::from_millis(250);
         assert_eq!(due, [Duration::ZERO, quarter, quarter * 2, quarter * 3]);
     }
 
     #[test]
     fn poisson_arrivals_repeat_with_their_seed_and_keep_their_rate() {
-        let poisson = |seed| {
-            Arrivals::Poisson {
-                per_s: 100.0,
-                lasting: S * 100,
-                seed,
-            }
-            .due()
-        };
+        let poisson = |seed| Arrivals::Poisson { per_s: 100.0, lasting: S * 100, seed }.due();
         assert_eq!(poisson(7), poisson(7));
         assert_ne!(poisson(7), poisson(8));
         // 10,000 expected, standard deviation 100: five of them.
@@ -153,10 +129,7 @@ mod tests {
     fn a_plan_merges_its_streams_in_order_of_time() {
         let mut late = Stream::new("otp", Arrivals::AtOnce { count: 1 });
         late.starts_after = Duration::from_millis(600);
-        let even = Arrivals::Even {
-            per_s: 2.0,
-            lasting: S,
-        };
+        let even = Arrivals::Even { per_s: 2.0, lasting: S };
         let plan = plan(&[late, Stream::new("bulk", even)]);
         let order: Vec<_> = plan.iter().map(|d| (d.at.as_millis(), d.stream)).collect();
         assert_eq!(order, [(0, 1), (500, 1), (600, 0)]);

@@ -102,9 +102,7 @@ impl Answer {
     pub fn retry_after(&self) -> Option<Duration> {
         let exact = self.header("retry-after-ms").map(|v| (v, 1));
         let (value, ms) = exact.or_else(|| self.header("retry-after").map(|v| (v, 1_000)))?;
-        Some(Duration::from_millis(
-            value.parse::<u64>().ok()?.checked_mul(ms)?,
-        ))
+        Some(Duration::from_millis(value.parse::<u64>().ok()?.checked_mul(ms)?))
     }
 
     /// Why the gateway refused, from its problem document.
@@ -167,10 +165,7 @@ pub async fn send(target: &Target, streams: &[Stream]) -> Run {
         sent.push(done.expect("a sending task neither panics nor is cancelled"));
     }
     sent.sort_unstable_by_key(|(index, _)| *index);
-    Run {
-        started,
-        sent: sent.into_iter().map(|(_, one)| one).collect(),
-    }
+    Run { started, sent: sent.into_iter().map(|(_, one)| one).collect() }
 }
 
 fn request(
@@ -188,9 +183,8 @@ fn request(
         body["text"] = "x".repeat(stream.body_bytes).into();
     }
     let uri = format!("http://{}{}", target.gateways[gateway], target.path);
-    let mut request = Request::post(uri)
-        .header("host", &target.host)
-        .header("content-type", "application/json");
+    let mut request =
+        Request::post(uri).header("host", &target.host).header("content-type", "application/json");
     if let Some(claim) = &stream.claims {
         request = request.header(&target.priority_header, claim);
     }
@@ -204,11 +198,7 @@ fn request(
 
 impl From<Reply> for Answer {
     fn from(reply: Reply) -> Self {
-        Self {
-            status: reply.status,
-            headers: reply.headers,
-            body: reply.body,
-        }
+        Self { status: reply.status, headers: reply.headers, body: reply.body }
     }
 }
 

@@ -40,11 +40,7 @@ impl Summary {
         for one in sent {
             summary.add(one);
         }
-        for times in [
-            &mut summary.added,
-            &mut summary.refused_took,
-            &mut summary.retry_after,
-        ] {
+        for times in [&mut summary.added, &mut summary.refused_took, &mut summary.retry_after] {
             times.sort_unstable();
         }
         summary
@@ -67,8 +63,7 @@ impl Summary {
     fn add_answer(&mut self, one: &Sent, answer: &Answer) {
         if answer.passed() {
             self.passed += 1;
-            self.added
-                .push(one.took.saturating_sub(answer.at_provider()));
+            self.added.push(one.took.saturating_sub(answer.at_provider()));
         } else if answer.status == 429 {
             self.refused += 1;
             self.refused_took.push(one.took);
@@ -88,10 +83,7 @@ impl Summary {
 
 /// The smallest value that at least `percent` of the sorted values do not exceed.
 pub fn percentile(sorted: &[Duration], percent: f64) -> Option<Duration> {
-    assert!(
-        (0.0..=100.0).contains(&percent),
-        "percent = {percent}: 0 to 100"
-    );
+    assert!((0.0..=100.0).contains(&percent), "percent = {percent}: 0 to 100");
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
 }
@@ -104,10 +96,7 @@ mod tests {
     fn a_percentile_is_a_value_that_was_seen() {
         let values: Vec<_> = (1..=10).map(Duration::from_millis).collect();
         let check = |percent, ms| {
-            assert_eq!(
-                percentile(&values, percent),
-                Some(Duration::from_millis(ms))
-            );
+            assert_eq!(percentile(&values, percent), Some(Duration::from_millis(ms)));
         };
         check(0.0, 1);
         check(50.0, 5);
