@@ -56,13 +56,14 @@ pub fn read(limit: &Limit, wants: &[u64], body: &[u8]) -> Option<Answer> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use limits::{decision::Reason, policy::Policy};
     use serde_json::json;
 
     use super::*;
 
-    fn limit() -> Limit {
+    /// The limit `sms`: 90/s of 100/s, classes otp and marketing.
+    pub fn limit() -> Limit {
         let document = json!({
             "version": 1,
             "gateways": {"max": 2},

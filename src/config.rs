@@ -94,3 +94,65 @@ impl Headroom {
         Self { share, caps: rules.classes.iter().map(cap).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use limits::Micros;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn configuration() -> Value {
+        json!({
+            "decider": {"cluster": "weir"},
+            "policy": {
+                "version": 1,
+                "gateways": {"max": 2},
+                "decider": {"timeout": "50ms"},
+                "path_jitter": "20ms",
+                "limits": [{
+                    "name": "sms",
+                    "match": {"hosts": ["sms.example.com"]},
+                    "contract": [{"requests": 100, "per": "1s"}],
+                    "rates": [{"target": 90, "per": "1s", "burst": 5}],
+                    "priority": {"header": "x-priority", "default": "marketing"},
+                    "classes": [
+                        {"name": "otp", "values": ["otp"]},
+                        {"name": "marketing", "values": ["bulk"], "rates": [{"target": 45, "per": "1s"}]},
+                    ],
+                }],
+            },
+        })
+    }
+
+    fn parse(value: &Value) -> Result<Config, String> {
+        Config::parse(value.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_class_has_its_proportion_of_the_headroom() {
+        let headroom = parse(&configuration()).unwrap().headroom.remove(0);
+        let share = headroom.share.unwrap().emission_interval();
+        assert_eq!(share, Micros(510_001), "100 less 96 in 1.02 s, for two gateways");
+        assert_eq!(headroom.caps[0], None);
+        let cap = headroom.caps[1].unwrap().emission_interval();
+        // Half the target, so twice the interval; emission intervals are rounded up.
+        assert!((share.times(2).0 - 100..=share.times(2).0 + 1).contains(&cap.0), "{cap:?}");
+    }
+
+    #[test]
+    fn a_refused_policy_is_refused_in_the_words_of_the_policy() {
+        let mut value = configuration();
+        value["policy"]["limits"][0]["rates"][0]["burst"] = json!(0);
+        let error = parse(&value).unwrap_err();
+        assert_eq!(error, Policy::parse(&value["policy"]).unwrap_err().to_string());
+        assert!(error.starts_with("limits[0].rates[0].burst: "), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_configuration_is_refused() {
+        for text in ["", "{}", "[]", r#"{"decider":{"cluster":"w"},"policy":{},"more":1}"#] {
+            assert!(Config::parse(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}

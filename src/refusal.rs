@@ -66,3 +66,67 @@ pub fn is_throttle_header(name: &str) -> bool {
     ];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
+
+#[cfg(test)]
+mod tests {
+    use limits::decision::Reason;
+
+    use super::*;
+    use crate::{calls::tests::limit, gate::Cause};
+
+    /// A field of the reply to a caller who has to wait so many µs.
+    fn field(name: &str, wait_us: u64) -> String {
+        let headers = headers(&limit(), Micros(wait_us));
+        headers.into_iter().find(|(known, _)| *known == name).unwrap().1
+    }
+
+    #[test]
+    fn retry_after_is_a_whole_number_from_1_to_60_rounded_up() {
+        for (wait_us, told) in [(0, "1"), (1, "1"), (1_000_000, "1"), (1_000_001, "2")] {
+            assert_eq!(field("retry-after", wait_us), told, "{wait_us}");
+        }
+        assert_eq!(field("retry-after", 3_600_000_000), "60");
+    }
+
+    #[test]
+    fn the_exact_time_is_in_milliseconds_rounded_up() {
+        assert_eq!(field("retry-after-ms", 14_286), "15");
+        assert_eq!(field("retry-after-ms", 0), "1");
+        assert_eq!(field("retry-after-ms", 3_600_000_000), "60000");
+    }
+
+    #[test]
+    fn libraries_are_told_not_to_wait_out_a_long_stop() {
+        assert_eq!(field("x-should-retry", 60_000_000), "true");
+        assert_eq!(field("x-should-retry", 60_000_001), "false");
+    }
+
+    #[test]
+    fn sidecars_and_standard_fields_are_served() {
+        assert_eq!(field("x-envoy-ratelimited", 1), "true");
+        assert_eq!(field("ratelimit-policy", 1), "\"sms\";q=90;w=1");
+        assert_eq!(field("ratelimit", 2_500_000), "\"sms\";r=0;t=3");
+    }
+
+    #[test]
+    fn the_body_tells_the_true_time_of_a_long_stop() {
+        let wait = Micros::from_secs(3_600);
+        let refused = Refused { wait, cause: Cause::Decided(Reason::Penalty) };
+        let body = body(&limit(), "otp", refused, Micros::from_secs(784_111_777));
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["retry_after_ms"], 3_600_000);
+        assert_eq!(body["retry_at"], "Sun, 06 Nov 1994 09:49:37 GMT");
+        assert_eq!(body["status"], 429);
+        assert_eq!((&body["limit"], &body["class"]), (&"sms".into(), &"otp".into()));
+        assert_eq!(body["reason"], "penalty");
+        assert_eq!(body["upstream_attempted"], false);
+    }
+
+    #[test]
+    fn a_providers_throttle_fields_are_known_by_their_beginnings() {
+        for name in ["retry-after", "x-ratelimit-reset", "ratelimit", "RateLimit-Retry-After"] {
+            assert!(is_throttle_header(&name.to_ascii_lowercase()), "{name}");
+        }
+        assert!(!is_throttle_header("x-request-id"));
+    }
+}
