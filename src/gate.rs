@@ -81,6 +81,19 @@ impl Cause {
             Self::QueueFull => "queue_full",
         }
     }
+
+    /// As a person reads it.
+    pub const fn explained(self) -> &'static str {
+        match self {
+            Self::Decided(Reason::Rate) => "the account is at its rate",
+            Self::Decided(Reason::ClassRate) => "the class is at its share of the account's rate",
+            Self::Decided(Reason::Penalty) => "the provider asked everyone to stop",
+            Self::Fallback => {
+                "nobody can tell how much the others send; this gateway's safe share is used"
+            }
+            Self::QueueFull => "too many requests wait for a decision",
+        }
+    }
 }
 
 impl Gate {

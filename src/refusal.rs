@@ -7,7 +7,7 @@
 //! details), draft-ietf-httpapi-ratelimit-headers (RateLimit, RateLimit-Policy).
 
 use limits::{Micros, policy::Limit, retry_after};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::gate::Refused;
 
@@ -37,21 +37,36 @@ pub fn headers(limit: &Limit, wait: Micros) -> Headers {
     ]
 }
 
+/// Problem details (RFC 9457) of a refusal.
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'static str,
+    limit: &'a str,
+    class: &'a str,
+    reason: &'static str,
+    retry_after_ms: u64,
+    retry_at: String,
+    upstream_attempted: bool,
+}
+
 /// Body of a refusal. `wall_now` is µs since the epoch.
 pub fn body(limit: &Limit, class: &str, refused: Refused, wall_now: Micros) -> Vec<u8> {
-    let problem = json!({
-        "type": "about:blank",
-        "title": "Too Many Requests",
-        "status": 429,
-        "detail": format!("held back by limit {} ({})", limit.name, refused.cause.name()),
-        "limit": limit.name,
-        "class": class,
-        "reason": refused.cause.name(),
-        "retry_after_ms": refused.wait.ceil_millis().max(1),
-        "retry_at": retry_after::date_text(wall_now.plus(refused.wait)),
-        "upstream_attempted": false,
-    });
-    problem.to_string().into_bytes()
+    let problem = Problem {
+        r#type: "about:blank",
+        title: "Too Many Requests",
+        status: 429,
+        detail: refused.cause.explained(),
+        limit: &limit.name,
+        class,
+        reason: refused.cause.name(),
+        retry_after_ms: refused.wait.ceil_millis().max(1),
+        retry_at: retry_after::date_text(wall_now.plus(refused.wait)),
+        upstream_attempted: false,
+    };
+    serde_json::to_vec(&problem).unwrap_or_default()
 }
 
 /// Is this a field of a provider's throttled reply that must not reach callers? Ours take its place.
