@@ -1,0 +1,15 @@
+//! Weir as it is deployed: the real Envoy with the filter, the real decider, the real Redis, and a
+//! provider that judges.
+//!
+//! Promise: what is asserted here was seen from outside, by the provider's report, a caller's
+//! answer, or a counter that an operator would look at. Programs are started, never linked, so a
+//! mistake cannot excuse itself by sharing a constant with its test. Each test has a stack of its own
+//! on free ports; run them one at a time (`--test-threads=1`): they measure time.
+//!
+//! Needs built programs and fetched tools: `cargo xtask test` does all of it.
+
+mod harness;
+
+mod burst;
+mod contract;
+mod otp_first;
