@@ -3,6 +3,7 @@
 //!
 //! It starts the project's programs and never links them: what is tried here is what is deployed.
 
+mod bench;
 mod cargo;
 mod demo;
 mod paths;
@@ -27,6 +28,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure what Weir costs, against filters and deciders that do less; writes target/bench/report.json.
+    Bench(bench::Args),
     /// Fetch or build what the other commands need: the Wasm modules, Envoy, Redis, Python packages.
     ///
     /// The other commands do the part they need by themselves; this one does all of it.
@@ -43,6 +46,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
         Command::Setup => setup::all().map(drop),
         Command::Demo => demo::run(),
         Command::Test(args) => test::run(&args),

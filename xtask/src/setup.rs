@@ -6,6 +6,7 @@ pub mod envoy;
 pub mod python;
 pub mod redis;
 pub mod wasm;
+pub mod wrk;
 
 use std::path::PathBuf;
 

@@ -6,6 +6,7 @@
 
 mod child;
 mod envoy_config;
+mod extra;
 mod ports;
 mod programs;
 
@@ -22,7 +23,8 @@ use crate::{paths, run};
 use child::Child;
 pub use envoy_config::Endpoint;
 use envoy_config::Wiring;
-use ports::Ports;
+pub use extra::read_template;
+pub use ports::Ports;
 pub use programs::Programs;
 
 /// A process that does not answer by then is taken for broken. Envoy needs 1 s on two busy cores.
@@ -135,15 +137,26 @@ impl Stack {
         for i in 0..options.deciders {
             let name = format!("decider-{i}");
             let at = Endpoint::loopback(self.ports.take(&name, 8080 + i)?);
-            let mut command = Command::new(weir);
-            command.arg("serve").arg("--policy").arg(&options.policy);
-            command.args(["--listen", &at.to_string()]);
             let store = self.redis.as_ref().map(|redis| format!("{redis}/0"));
-            command.args(["--store", store.as_deref().unwrap_or("memory")]);
-            self.spawn(&name, command)?;
+            let store = store.as_deref().unwrap_or("memory");
+            self.start_decider(&name, &at, weir, &options.policy, store)?;
             self.deciders.push(at);
         }
         Ok(())
+    }
+
+    fn start_decider(
+        &mut self,
+        name: &str,
+        at: &Endpoint,
+        weir: &Path,
+        policy: &Path,
+        store: &str,
+    ) -> Result<()> {
+        let mut command = Command::new(weir);
+        command.arg("serve").arg("--policy").arg(policy);
+        command.args(["--listen", &at.to_string(), "--store", store]);
+        self.spawn(name, command)
     }
 
     fn start_gateway(
