@@ -31,6 +31,9 @@ pub struct Redis {
     accounts: Vec<Prepared>,
 }
 
+/// Redis' TIME: whole seconds, and microseconds of the next.
+type Time = (u64, u64);
+
 /// What does not change from call to call.
 struct Prepared {
     key: String,
@@ -102,7 +105,7 @@ impl Store for Redis {
         both.atomic().cmd("TIME").cmd("HMGET").arg(&account.key).arg(&account.fields);
         Box::pin(async move {
             let mut lease = self.link.lease()?;
-            let outcome: RedisResult<((u64, u64), Vec<Option<u64>>)> =
+            let outcome: RedisResult<(Time, Vec<Option<u64>>)> =
                 both.query_async(lease.connection()).await;
             let ((seconds, micros), kept) = lease.end(outcome)?;
             let mut tats: Vec<Micros> =

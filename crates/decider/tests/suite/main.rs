@@ -9,3 +9,4 @@ mod random;
 mod redis_server;
 mod script;
 mod stores;
+mod testdata;

@@ -83,9 +83,13 @@ impl<'a> Node<'a> {
 
     pub fn number(&self, low: u32, high: u32) -> Result<u32, PolicyError> {
         let number = self.value.as_u64().and_then(|number| u32::try_from(number).ok());
-        number
-            .filter(|number| (low..=high).contains(number))
-            .ok_or_else(|| self.not(&format!("a whole number from {low} to {high}")))
+        number.filter(|number| (low..=high).contains(number)).ok_or_else(|| {
+            if low == high {
+                self.not(&format!("{low}, the only one there is"))
+            } else {
+                self.not(&format!("a whole number from {low} to {high}"))
+            }
+        })
     }
 
     pub fn duration(&self, low: Micros, high: Micros) -> Result<Micros, PolicyError> {

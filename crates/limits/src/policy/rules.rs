@@ -9,6 +9,9 @@ use super::{
 use crate::{gcra::Rate, units::Micros, worst};
 
 const DAY: Micros = Micros::from_secs(86_400);
+/// Longest time in which a burst may refill: instants stay below 2^53 µs, to where the numbers of
+/// Redis' Lua are exact.
+const REFILL_MAX: Micros = Micros::from_secs(366 * 86_400);
 /// Longest name of a limit or class: they become parts of keys and metric names.
 const NAME_MAX: usize = 63;
 
@@ -90,11 +93,20 @@ fn window(node: &Node) -> Result<Window, PolicyError> {
 
 fn rate(node: &Node) -> Result<Rate, PolicyError> {
     let fields = node.fields(&["target", "per", "burst"])?;
-    Ok(Rate {
-        target: fields.required("target")?.number(1, 10_000_000)?,
-        per: per(&fields)?,
-        burst: fields.optional("burst").map_or(Ok(1), |node| node.number(1, 1_000_000))?,
-    })
+    let target = fields.required("target")?.number(1, 10_000_000)?;
+    let per = per(&fields)?;
+    let Some(node) = fields.optional("burst") else {
+        return Ok(Rate { target, per, burst: 1 });
+    };
+    let burst = node.number(1, 1_000_000)?;
+    let interval = Rate { target, per, burst }.gcra().emission_interval();
+    if interval.times(u64::from(burst)) > REFILL_MAX {
+        let most = REFILL_MAX.0 / interval.0;
+        return Err(node.error(format!(
+            "`{burst}` requests at one per {interval} take more than a year to refill; allowed: at most {most} with this target"
+        )));
+    }
+    Ok(Rate { target, per, burst })
 }
 
 fn per(fields: &Fields) -> Result<Micros, PolicyError> {
