@@ -13,3 +13,6 @@ mod harness;
 mod burst;
 mod contract;
 mod otp_first;
+mod penalty;
+mod refusal;
+mod retries;

@@ -1,6 +1,8 @@
 //! What the tests share: a stack that is started and ended, the provider's report, callers.
 
 pub mod call;
+pub mod files;
+pub mod python;
 pub mod sim;
 pub mod stack;
 
