@@ -201,3 +201,6 @@ fn hand_out(asks: impl Iterator<Item = Ask>, decision: Decision) {
         let _ = ask.reply.send(Ok(answer));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -282,3 +282,6 @@ impl IntoResponse for HttpError {
         (status, json(&Refusal { error })).into_response()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,3 +17,6 @@ pub mod serve;
 pub mod settings;
 pub mod sparse;
 pub mod store;
+
+#[cfg(test)]
+mod fake;
