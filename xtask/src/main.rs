@@ -6,6 +6,7 @@
 mod bench;
 mod cargo;
 mod demo;
+mod mutants;
 mod paths;
 mod run;
 mod setup;
@@ -30,6 +31,8 @@ struct Cli {
 enum Command {
     /// Measure what Weir costs, against filters and deciders that do less; writes target/bench/report.json.
     Bench(bench::Args),
+    /// Break the safeguards one by one: is each watched by a test?
+    Mutants(mutants::Args),
     /// Fetch or build what the other commands need: the Wasm modules, Envoy, Redis, Python packages.
     ///
     /// The other commands do the part they need by themselves; this one does all of it.
@@ -47,6 +50,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
+        Command::Mutants(args) => mutants::run(&args),
         Command::Setup => setup::all().map(drop),
         Command::Demo => demo::run(),
         Command::Test(args) => test::run(&args),
