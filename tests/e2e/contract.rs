@@ -4,12 +4,12 @@ use lab::{Arrivals, Stream, Summary, Target};
 
 use crate::harness::{Stack, ms};
 
-/// 300 requests/s for 5 s over all gateways of `stack`.
+/// 300 requests/s for 5 s over all gateways of `stack`; at rates that differ, so that every gateway
+/// gets both classes.
 async fn keeps_the_contract(stack: &Stack) {
-    let half = Arrivals::Even { per_s: 150.0, lasting: ms(5_000) };
-    let mut marketing = Stream::new("marketing", half);
-    marketing.starts_after = ms(3);
-    let streams = [Stream::new("otp", half), marketing];
+    let even = |per_s| Arrivals::Even { per_s, lasting: ms(5_000) };
+    let streams = [("otp", 130.0), ("marketing", 170.0)]
+        .map(|(class, per_s)| Stream::new(class, even(per_s)));
     let run = lab::send(&Target::new(&stack.ready.gateways), &streams).await;
     let summary = Summary::of(run.sent.iter());
     let report = stack.sim.report().await;

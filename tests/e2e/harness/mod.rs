@@ -1,7 +1,9 @@
 //! What the tests share: a stack that is started and ended, the provider's report, callers.
 
 pub mod call;
+pub mod decider;
 pub mod files;
+pub mod noise;
 pub mod python;
 pub mod sim;
 pub mod stack;
