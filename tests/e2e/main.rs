@@ -10,8 +10,11 @@
 
 mod harness;
 
+mod bodies;
 mod burst;
 mod contract;
+mod decider_away;
+mod flood;
 mod otp_first;
 mod penalty;
 mod refusal;

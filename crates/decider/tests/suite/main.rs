@@ -5,6 +5,7 @@
 
 mod cases;
 mod policies;
+mod program;
 mod random;
 mod redis_server;
 mod script;

@@ -23,10 +23,16 @@ impl RedisServer {
     }
 
     pub fn start_on(port: u16) -> Self {
+        Self::start_on_with(port, &[])
+    }
+
+    /// With more of `redis-server`'s options.
+    pub fn start_on_with(port: u16, options: &[&str]) -> Self {
         let program = std::env::var("REDIS_SERVER").unwrap_or("redis-server".to_owned());
         let child = Command::new(&program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no", "--loglevel", "warning"])
+            .args(options)
             .stdout(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| {
@@ -82,7 +88,8 @@ impl RedisServer {
         while client
             .get_connection_with_timeout(PATIENCE)
             .and_then(|mut connection| redis::cmd("PING").query::<()>(&mut connection))
-            .is_err()
+            // One that wants a password first answers too.
+            .is_err_and(|error| error.is_io_error())
         {
             assert!(std::time::Instant::now() < deadline, "Redis did not start in {PATIENCE:?}");
             std::thread::sleep(Duration::from_millis(10));
