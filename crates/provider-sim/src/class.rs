@@ -1,4 +1,4 @@
-//! Which kind of message a body carries.
+//! What a body says: above all, which kind of message it carries.
 //!
 //! Promise: a JSON object with a text field `class` is of that class; any other body is of the
 //! class whose name, `otp` or `marketing`, stands first in its text; else it is `unknown`. The
@@ -6,13 +6,14 @@
 //!
 //! A body is never kept whole: beyond [`KEPT_BYTES`] it is searched as it passes.
 
-use memchr::memmem;
-use serde::Deserialize;
+use std::sync::Arc;
 
-/// A JSON body longer than this is classified by its text only.
+use memchr::memmem;
+
+use crate::message::Message;
+
+/// Of a JSON body longer than this no field is read: it is classified by its text only.
 pub const KEPT_BYTES: usize = 256 * 1024;
-/// A longer class name is cut, so that a sender cannot make the report grow.
-pub const NAME_CHARS: usize = 64;
 
 const WORDS: [&str; 2] = ["otp", "marketing"];
 /// Enough of the text already passed to see a word that two chunks share.
@@ -22,6 +23,7 @@ const OVERLAP: usize = "marketing".len() - 1;
 pub struct Classifier {
     head: Vec<u8>,
     overflow: Option<Overflow>,
+    cost_field: Option<Arc<str>>,
 }
 
 /// State for a body that outgrew `head`.
@@ -32,6 +34,11 @@ struct Overflow {
 }
 
 impl Classifier {
+    /// `cost_field`: the JSON field that says what a call costs.
+    pub fn new(cost_field: Option<Arc<str>>) -> Self {
+        Self { cost_field, ..Self::default() }
+    }
+
     pub fn feed(&mut self, chunk: &[u8]) {
         if let Some(overflow) = &mut self.overflow {
             overflow.feed(chunk);
@@ -46,16 +53,21 @@ impl Classifier {
         }
     }
 
-    /// The class; nothing when the body names none.
-    pub fn finish(self) -> Option<String> {
-        let word = match self.overflow {
-            Some(overflow) => overflow.word,
-            None => match json_class(&self.head) {
-                Some(class) => return Some(class),
-                None => first_word(&self.head),
-            },
+    /// What the body says; no class when it names none.
+    pub fn finish(self) -> Message {
+        let (word, mut message) = match self.overflow {
+            Some(overflow) => (overflow.word, Message::default()),
+            None => {
+                let message = Message::read(&self.head, self.cost_field.as_deref());
+                let message = message.unwrap_or_default();
+                if message.class.is_some() {
+                    return message;
+                }
+                (first_word(&self.head), message)
+            }
         };
-        word.map(str::to_owned)
+        message.class = word.map(str::to_owned);
+        message
     }
 }
 
@@ -67,21 +79,6 @@ impl Overflow {
         self.tail.extend_from_slice(chunk);
         self.word = first_word(&self.tail);
         self.tail = last_bytes(&self.tail);
-    }
-}
-
-fn json_class(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Message {
-        class: serde_json::Value,
-    }
-    // serde would also read a struct from an array.
-    if body.trim_ascii_start().first() != Some(&b'{') {
-        return None;
-    }
-    match serde_json::from_slice::<Message>(body).ok()?.class {
-        serde_json::Value::String(class) => Some(class.chars().take(NAME_CHARS).collect()),
-        _ => None,
     }
 }
 
@@ -100,13 +97,14 @@ fn last_bytes(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::NAME_CHARS;
 
     fn check(chunks: &[&[u8]], expected: Option<&str>) {
         let mut classifier = Classifier::default();
         for chunk in chunks {
             classifier.feed(chunk);
         }
-        assert_eq!(classifier.finish().as_deref(), expected);
+        assert_eq!(classifier.finish().class.as_deref(), expected);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! HTTP around the [`Provider`].
 //!
 //! Promise: whatever is not under `/_sim/` is a call to the provider, with any method, host and
-//! path. A call is judged when its headers arrive, and answered when its body has been read.
+//! path. A call is judged when its headers arrive, unless the model says later, and answered when
+//! its body has been read and it has been worked off.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
@@ -16,10 +17,12 @@ use axum::{Json, Router};
 use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
 
+use crate::broken::BrokenBody;
 use crate::class::Classifier;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, MODELS, REPLIES};
 use crate::provider::{Answer, Provider, Ticket};
 use crate::record::MAX_RECENT;
+use crate::reply::{FORMS, Refusal, RenderedRefusal, imf_date, offset};
 
 /// Longest silence within a body.
 pub const BODY_IDLE: Duration = Duration::from_secs(60);
@@ -34,7 +37,10 @@ pub fn router(provider: Arc<Provider>) -> Router {
         .route("/_sim/report", get(report))
         .route("/_sim/arrivals", get(arrivals))
         .route("/_sim/requests", get(requests))
+        .route("/_sim/timeline", get(timeline))
         .route("/_sim/reset", post(reset))
+        .route("/_sim/restart", post(restart))
+        .route("/_sim/models", get(models))
         .route("/_sim/model", get(model).post(change))
         // A mistyped question must not pass for a call.
         .route("/_sim/{*rest}", any(no_such_question))
@@ -45,13 +51,22 @@ pub fn router(provider: Arc<Provider>) -> Router {
 async fn call(State(provider): State<Arc<Provider>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let mut ticket = provider.arrive(&head);
-    if let Err(unread) = read_body(&mut ticket, body).await {
-        return unread.into_response();
+    let due = match read_body(&mut ticket, body).await {
+        Ok(due) => due,
+        Err(unread) => return unread.into_response(),
+    };
+    if due > Instant::now() {
+        tokio::time::sleep_until(due.into()).await;
     }
-    if !ticket.latency.is_zero() {
-        tokio::time::sleep(ticket.latency).await;
+    let answer = ticket.answer();
+    let mut response = reply(ticket.id, answer);
+    if ticket.clock_offset_s != 0 {
+        let date = imf_date(offset(SystemTime::now(), ticket.clock_offset_s));
+        if let Ok(date) = HeaderValue::try_from(date) {
+            response.headers_mut().entry(header::DATE).or_insert(date);
+        }
     }
-    reply(ticket.id, ticket.answer.clone())
+    response
 }
 
 /// Why there is no answer to a call: its body did not come.
@@ -61,8 +76,9 @@ enum Unread {
     Idle,
 }
 
-async fn read_body(ticket: &mut Ticket, mut body: Body) -> Result<(), Unread> {
-    let mut classifier = Classifier::default();
+/// Returns when the reply is due.
+async fn read_body(ticket: &mut Ticket, mut body: Body) -> Result<Instant, Unread> {
+    let mut classifier = Classifier::new(ticket.cost_field.clone());
     loop {
         let frame = match tokio::time::timeout(BODY_IDLE, body.frame()).await {
             Err(_) => return Err(Unread::Idle),
@@ -75,8 +91,7 @@ async fn read_body(ticket: &mut Ticket, mut body: Body) -> Result<(), Unread> {
             classifier.feed(data);
         }
     }
-    ticket.complete(classifier.finish().as_deref());
-    Ok(())
+    Ok(ticket.complete(&classifier.finish()))
 }
 
 impl IntoResponse for Unread {
@@ -102,40 +117,51 @@ struct Refused {
 
 fn reply(id: u64, answer: Answer) -> Response {
     match answer {
-        Answer::Accepted => Json(Accepted { accepted: true, id }).into_response(),
-        Answer::Refused(refusal) => {
-            refused(refusal.status, refusal.retry_after, "too many requests")
-        }
-        Answer::Suspended { remaining } => {
-            let retry_after = HeaderValue::from(seconds_up(remaining));
-            let status = StatusCode::TOO_MANY_REQUESTS;
-            refused(status, Some(retry_after), "account suspended")
-        }
+        Answer::Accepted { lost: false } => Json(Accepted { accepted: true, id }).into_response(),
+        // The connection is closed before the head of this reply is written.
+        Answer::Accepted { lost: true } => Response::new(Body::new(BrokenBody)),
+        Answer::Refused { refusal, wait, suspended } => refused(&refusal, wait, suspended),
         Answer::Forced(forced) => {
             let mut response = Response::new(Body::from(forced.body));
             *response.status_mut() = forced.status;
             *response.headers_mut() = forced.headers;
             response
         }
+        Answer::Full => error(StatusCode::SERVICE_UNAVAILABLE, "too many calls in flight"),
+        Answer::Gone => error(StatusCode::SERVICE_UNAVAILABLE, "reset before the verdict"),
     }
 }
 
-/// Rounded up: who comes back then finds the account open.
-fn seconds_up(remaining: Duration) -> u64 {
-    remaining.as_secs() + u64::from(remaining.subsec_nanos() > 0)
-}
-
-fn refused(status: StatusCode, retry_after: Option<HeaderValue>, error: &'static str) -> Response {
-    let accepted = false;
-    let mut response = (status, Json(Refused { accepted, error })).into_response();
-    if let Some(text) = retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, text);
+fn refused(refusal: &Refusal, wait: Duration, suspended: bool) -> Response {
+    let RenderedRefusal { status, headers, body } = refusal.render(SystemTime::now(), wait);
+    let mut response = match body {
+        None => {
+            let error = if suspended { "account suspended" } else { "too many requests" };
+            Json(Refused { accepted: false, error }).into_response()
+        }
+        Some(text) => {
+            let json = text.starts_with(['{', '[']);
+            let kind = if json { "application/json" } else { "text/plain; charset=utf-8" };
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+    };
+    *response.status_mut() = status;
+    let fields = response.headers_mut();
+    for (name, _) in &headers {
+        fields.remove(name);
+    }
+    for (name, value) in headers {
+        fields.append(name, value);
     }
     response
 }
 
 async fn report(State(provider): State<Arc<Provider>>) -> Response {
     Json(provider.report()).into_response()
+}
+
+async fn timeline(State(provider): State<Arc<Provider>>) -> Response {
+    Json(provider.timeline()).into_response()
 }
 
 async fn arrivals(State(provider): State<Arc<Provider>>) -> Response {
@@ -184,6 +210,41 @@ async fn reset(State(provider): State<Arc<Provider>>) -> Response {
     }
 }
 
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Restart {
+    #[serde(default, with = "humantime_serde")]
+    phase: Option<Duration>,
+}
+
+async fn restart(State(provider): State<Arc<Provider>>, body: Bytes) -> Response {
+    let given = match body.trim_ascii() {
+        b"" => Ok(Restart::default()),
+        text => serde_json::from_slice(text),
+    };
+    match given {
+        Ok(Restart { phase }) => {
+            provider.restart(phase);
+            Json(serde_json::json!({ "restarted": true })).into_response()
+        }
+        Err(wrong) => {
+            let allowed = "only phase is allowed, such as 370ms";
+            error(StatusCode::BAD_REQUEST, &format!("{wrong}; {allowed}"))
+        }
+    }
+}
+
+async fn models() -> Response {
+    let forms: Vec<_> = FORMS
+        .iter()
+        .map(|form| {
+            serde_json::json!({"name": form.name, "fields": form.fields, "about": form.about})
+        })
+        .collect();
+    let all = serde_json::json!({"models": *MODELS, "replies": *REPLIES, "retry_after": forms});
+    Json(all).into_response()
+}
+
 async fn model(State(provider): State<Arc<Provider>>) -> Response {
     Json(provider.model()).into_response()
 }
@@ -198,7 +259,7 @@ async fn change(State(provider): State<Arc<Provider>>, body: Bytes) -> Response 
 async fn no_such_question() -> Response {
     error(
         StatusCode::NOT_FOUND,
-        "under /_sim/ there are report, arrivals, requests, reset and model",
+        "under /_sim/ there are report, timeline, arrivals, requests, reset, restart, model and models",
     )
 }
 
@@ -210,16 +271,4 @@ impl IntoResponse for ConfigError {
 
 fn error(status: StatusCode, text: &str) -> Response {
     (status, Json(serde_json::json!({ "error": text }))).into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_of_a_suspension_is_rounded_up() {
-        assert_eq!(seconds_up(Duration::from_nanos(1)), 1);
-        assert_eq!(seconds_up(Duration::from_secs(3600)), 3600);
-        assert_eq!(seconds_up(Duration::from_millis(3_599_001)), 3600);
-    }
 }

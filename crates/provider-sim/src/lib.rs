@@ -4,16 +4,21 @@
 //! counters of its own. It shares no arithmetic with the senders it judges (no dependency on
 //! `limits`), so that one mistake cannot hide in both.
 //!
-//! Reading order: [`model`] decides, [`rolling_max`] and [`record`] count, [`class`] reads
-//! bodies, [`config`] is what can be set, [`provider`] joins them, [`http`] serves it.
+//! Reading order: [`model`] decides, [`rolling_max`] and [`record`] count, [`class`] and
+//! [`message`] read bodies, [`reply`] words refusals, [`losses`] loses replies, [`config`] is
+//! what can be set, [`provider`] joins them, [`http`] serves it.
 
+mod broken;
 pub mod class;
 pub mod config;
 mod header_bytes;
 pub mod http;
+pub mod losses;
+pub mod message;
 pub mod model;
 pub mod provider;
 pub mod record;
+pub mod reply;
 pub mod rolling_max;
 mod server;
 mod texts;

@@ -7,94 +7,31 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
 use axum::http::request::Parts;
-use serde::Serialize;
 
-use crate::config::{
-    Behaviour, Change, ConfigError, Force, ForceChange, Forced, ForcedReply, Refusal, Settings,
-    merge,
-};
+use crate::config::{ConfigError, Document, Plan, Settings, UnitCost, parse_document, take_force};
 use crate::header_bytes::HeaderBytes;
-use crate::model::{Model, Verdict};
-use crate::record::{Arrival, ArrivalView, Outcome, Record, Report, RequestView, seconds};
+use crate::message::units_of;
+use crate::record::timeline::TimelineView;
+use crate::record::{Arrival, ArrivalView, RequestView};
+
+mod state;
+mod ticket;
+mod views;
+
+use state::{Opened, State};
+pub use ticket::{Answer, Ticket};
+pub use views::{FullReport, ModelView, WindowReport};
 
 #[derive(Debug)]
 pub struct Provider {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
-struct State {
-    /// Time zero of everything reported: the start, or the last reset.
-    origin: Instant,
-    last: Duration,
-    /// Resets so far: a request that began before one must not count after it.
-    generation: u64,
-    settings: Settings,
-    refusal: Refusal,
-    latency: Duration,
-    model: Model,
-    forced: Option<Forced>,
-    record: Record,
-}
-
-/// What to reply, decided when the headers arrived.
-#[derive(Debug, Clone)]
-pub enum Answer {
-    Accepted,
-    Refused(Refusal),
-    Suspended { remaining: Duration },
-    Forced(ForcedReply),
-}
-
-/// One request between its headers and the end of its body. Dropped early (the sender went
-/// away), it stops waiting for its class.
-#[derive(Debug)]
-pub struct Ticket {
-    provider: Arc<Provider>,
-    generation: u64,
-    pub id: u64,
-    pub answer: Answer,
-    pub latency: Duration,
-    settled: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub struct FullReport {
-    #[serde(flatten)]
-    pub arrived: Report,
-    /// Now.
-    pub suspended: bool,
-    /// When it first happened; stays after the suspension is over.
-    pub suspended_after_s: Option<f64>,
-    pub elapsed_s: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub struct ModelView {
-    #[serde(flatten)]
-    pub settings: Settings,
-    /// With the `times` that are left.
-    pub force: Option<Force>,
-}
-
 impl Provider {
     pub fn new(settings: Settings) -> Result<Arc<Self>, ConfigError> {
-        let Behaviour { model, refusal, latency } = settings.validate()?;
-        Ok(Arc::new(Self {
-            state: Mutex::new(State {
-                origin: Instant::now(),
-                last: Duration::ZERO,
-                generation: 0,
-                settings,
-                refusal,
-                latency,
-                model: Model::new(model),
-                forced: None,
-                record: Record::default(),
-            }),
-        }))
+        let (plan, behaviour) = Plan::new(settings)?;
+        Ok(Arc::new(Self { state: Mutex::new(State::new(plan, behaviour)) }))
     }
 
     /// Judges and records a request whose headers have just been read.
@@ -107,78 +44,88 @@ impl Provider {
             None => request.uri.authority().map_or("", |host| host.as_str()),
         };
         let mut state = self.lock();
-        let at = state.since_origin(now);
-        let (answer, outcome, status) = state.judge(at);
+        let at = state.advance(now);
+        let units = match &state.cost {
+            UnitCost::Header(name) => {
+                request.headers.get(name).and_then(|text| units_of(text.to_str().ok()?))
+            }
+            UnitCost::One | UnitCost::Json(_) => None,
+        };
+        let units = units.unwrap_or(1);
+        let Opened { answer, outcome, status, in_flight } = state.open(at, units);
         let id = state.record.arrive(Arrival {
-            at_ns: u64::try_from(at.as_nanos()).unwrap_or(u64::MAX),
+            at_ns: nanos(at),
             outcome,
             status,
             method: &request.method,
             path,
             headers,
         });
-        Ticket {
-            provider: self.clone(),
-            generation: state.generation,
-            id,
-            answer,
-            latency: state.latency,
-            settled: false,
-        }
+        Ticket::new(self.clone(), &mut state, id, units, answer, in_flight)
     }
 
     pub fn report(&self) -> FullReport {
         let mut state = self.lock();
-        let now = state.since_origin(Instant::now());
-        FullReport {
-            arrived: state.record.report(),
-            suspended: state.model.suspended_for(now).is_some(),
-            suspended_after_s: state.model.first_suspended_at().map(|at| at.as_secs_f64()),
-            elapsed_s: seconds(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)),
-        }
+        let now = state.advance(Instant::now());
+        state.report(now)
+    }
+
+    /// Arrivals per 100 ms.
+    pub fn timeline(&self) -> TimelineView {
+        let mut state = self.lock();
+        state.advance(Instant::now());
+        state.record.timeline()
     }
 
     /// A piece of the log of arrivals, the generation it belongs to, and whether the log is cut.
     pub fn arrivals(&self, from: usize, max: usize) -> (Vec<ArrivalView>, u64, bool) {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.advance(Instant::now());
         let piece = state.record.arrivals(from, max);
         (piece, state.generation, state.record.log_truncated())
     }
 
     pub fn requests(&self, last: usize) -> Vec<RequestView> {
-        self.lock().record.requests(last)
+        let mut state = self.lock();
+        state.advance(Instant::now());
+        state.record.requests(last)
     }
 
     pub fn model(&self) -> ModelView {
-        self.lock().view()
+        let mut state = self.lock();
+        state.advance(Instant::now());
+        state.model_view()
     }
 
     /// Applies a JSON document of changes, wholly or not at all.
     pub fn change(&self, body: &[u8]) -> Result<ModelView, ConfigError> {
+        let mut given: Document = parse_document(body)?;
+        let force = take_force(&mut given)?;
         let mut state = self.lock();
-        let Change { settings, behaviour, force } = merge(&state.settings, body)?;
-        state.settings = settings;
-        state.refusal = behaviour.refusal;
-        state.latency = behaviour.latency;
-        state.model.reconfigure(behaviour.model);
-        match force {
-            ForceChange::Keep => {}
-            ForceChange::Clear => state.forced = None,
-            ForceChange::Set(forced) => state.forced = Some(*forced),
-        }
-        Ok(state.view())
+        let now = state.advance(Instant::now());
+        let (plan, behaviour) = state.plan.change(&given, now)?;
+        state.plan = plan;
+        state.adopt(behaviour);
+        state.change_force(force);
+        // A schedule may begin with a step for this very instant.
+        state.advance(Instant::now());
+        Ok(state.model_view())
     }
 
-    /// Begins a new measurement with the same settings, time starting at zero.
+    /// Begins a new measurement with the settings as they were written, time starting at zero.
     pub fn reset(&self) -> Result<(), ConfigError> {
         let mut state = self.lock();
-        state.model = Model::new(state.settings.validate()?.model);
-        state.forced = None;
-        state.record = Record::default();
-        state.generation += 1;
-        state.last = Duration::ZERO;
-        state.origin = Instant::now();
+        let (plan, behaviour) = state.plan.reset()?;
+        let generation = state.generation + 1;
+        *state = State { generation, ..State::new(plan, behaviour) };
         Ok(())
+    }
+
+    /// The provider's counters restart: fixed windows begin at `phase`, or now.
+    pub fn restart(&self, phase: Option<Duration>) {
+        let mut state = self.lock();
+        let now = state.advance(Instant::now());
+        state.model.restart(now, phase);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -186,169 +133,9 @@ impl Provider {
     }
 }
 
-impl State {
-    fn since_origin(&mut self, now: Instant) -> Duration {
-        self.last = self.last.max(now.saturating_duration_since(self.origin));
-        self.last
-    }
-
-    fn judge(&mut self, now: Duration) -> (Answer, Outcome, StatusCode) {
-        if let Some(reply) = self.take_forced() {
-            let status = reply.status;
-            let outcome = self.forced_outcome(status);
-            match outcome {
-                Outcome::Accepted => self.model.record_acceptance(now),
-                Outcome::Refused => self.model.record_refusal(now),
-                Outcome::Failed => {}
-            }
-            return (Answer::Forced(reply), outcome, status);
-        }
-        match self.model.arrive(now) {
-            Verdict::Accept => (Answer::Accepted, Outcome::Accepted, StatusCode::OK),
-            Verdict::Refuse => {
-                let refusal = self.refusal.clone();
-                let status = refusal.status;
-                (Answer::Refused(refusal), Outcome::Refused, status)
-            }
-            Verdict::Suspended { remaining } => {
-                (Answer::Suspended { remaining }, Outcome::Refused, StatusCode::TOO_MANY_REQUESTS)
-            }
-        }
-    }
-
-    fn take_forced(&mut self) -> Option<ForcedReply> {
-        let forced = self.forced.as_mut()?;
-        let reply = forced.reply.clone();
-        forced.written.times -= 1;
-        if forced.written.times == 0 {
-            self.forced = None;
-        }
-        Some(reply)
-    }
-
-    fn forced_outcome(&self, status: StatusCode) -> Outcome {
-        if status == StatusCode::TOO_MANY_REQUESTS || status == self.refusal.status {
-            Outcome::Refused
-        } else if status.is_success() {
-            Outcome::Accepted
-        } else {
-            Outcome::Failed
-        }
-    }
-
-    fn view(&self) -> ModelView {
-        ModelView {
-            settings: self.settings.clone(),
-            force: self.forced.as_ref().map(|forced| forced.written.clone()),
-        }
-    }
-}
-
-impl Ticket {
-    pub fn body(&self, bytes: usize) {
-        let mut state = self.provider.lock();
-        if state.generation == self.generation {
-            state.record.body(self.id, bytes as u64);
-        }
-    }
-
-    /// The body has ended, and is of `class`.
-    pub fn complete(&mut self, class: Option<&str>) {
-        self.settle(class, true);
-    }
-
-    fn settle(&mut self, class: Option<&str>, complete: bool) {
-        if std::mem::replace(&mut self.settled, true) {
-            return;
-        }
-        let mut state = self.provider.lock();
-        if state.generation == self.generation {
-            state.record.settle(self.id, class, complete);
-        }
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.settle(None, false);
-    }
+fn nanos(at: Duration) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::http::Request;
-
-    fn arrive(provider: &Arc<Provider>) -> Ticket {
-        provider.arrive(&Request::new(()).into_parts().0)
-    }
-
-    fn provider() -> Result<Arc<Provider>, ConfigError> {
-        Provider::new(Settings::default())
-    }
-
-    #[test]
-    fn a_request_that_began_before_a_reset_does_not_count_after_it() -> Result<(), ConfigError> {
-        let provider = provider()?;
-        let mut old = arrive(&provider);
-        provider.reset()?;
-        let mut new = arrive(&provider);
-        old.body(100);
-        old.complete(Some("otp"));
-        new.complete(Some("marketing"));
-        let report = provider.report().arrived;
-        assert_eq!((report.total.arrivals, report.body_bytes), (1, 0));
-        assert!(!report.by_class.contains_key("otp"));
-        Ok(())
-    }
-
-    #[test]
-    fn a_request_whose_sender_goes_away_holds_up_no_other() -> Result<(), ConfigError> {
-        let provider = provider()?;
-        let gone = arrive(&provider);
-        arrive(&provider).complete(Some("otp"));
-        assert_eq!(provider.lock().record.waiting(), 2);
-        drop(gone);
-        assert_eq!(provider.lock().record.waiting(), 0);
-        Ok(())
-    }
-
-    #[test]
-    fn forced_replies_count_by_their_status_and_run_out() -> Result<(), ConfigError> {
-        let provider = provider()?;
-        for status in [429, 503, 202] {
-            provider.change(format!(r#"{{"force":{{"status":{status}}}}}"#).as_bytes())?;
-            assert!(matches!(arrive(&provider).answer, Answer::Forced(_)));
-            assert!(provider.model().force.is_none());
-        }
-        assert!(matches!(arrive(&provider).answer, Answer::Accepted));
-        let total = provider.report().arrived.total;
-        assert_eq!((total.accepted, total.refused, total.failed), (2, 1, 1));
-        Ok(())
-    }
-
-    #[test]
-    fn a_refused_change_changes_nothing() -> Result<(), ConfigError> {
-        let provider = provider()?;
-        let bad = br#"{"limit":5,"force":{"status":429},"status":7}"#;
-        assert!(provider.change(bad).is_err());
-        let view = provider.model();
-        assert_eq!((view.settings.limit, view.force), (100, None));
-        Ok(())
-    }
-
-    #[test]
-    fn forced_refusals_suspend() -> Result<(), ConfigError> {
-        let provider = provider()?;
-        provider.change(br#"{"suspend_after":2,"force":{"status":429,"times":3}}"#)?;
-        for _ in 0..3 {
-            arrive(&provider);
-        }
-        assert!(matches!(arrive(&provider).answer, Answer::Suspended { .. }));
-        assert!(provider.report().suspended);
-        provider.reset()?;
-        assert!(!provider.report().suspended);
-        assert_eq!(provider.model().settings.suspend_after, Some(2));
-        Ok(())
-    }
-}
+mod tests;

@@ -3,11 +3,12 @@
 //! Promise: an arrival is in the report from the moment its headers were read, and the report's
 //! sums agree at every moment. A class is known only once the body is, and bodies end in any
 //! order; so arrivals wait in line for their class, and each class's counters are fed in the
-//! order of arrival. Until then they are reported as `unknown`.
+//! order of arrival. Until then they are reported as `unknown`. The same holds for an outcome
+//! that comes later: until then it is `pending`.
 //!
 //! Everything kept is bounded by the constants below; what is cut off is said.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use axum::http::{Method, StatusCode};
 use serde::Serialize;
@@ -15,6 +16,14 @@ use serde::Serialize;
 use crate::header_bytes::HeaderBytes;
 use crate::rolling_max::RollingMax;
 use crate::texts::{TextId, Texts};
+
+pub mod messages;
+pub mod peaks;
+pub mod timeline;
+mod views;
+
+use timeline::{Timeline, TimelineView};
+pub use views::{ArrivalView, Counts, Report, RequestView};
 
 pub const MAX_LOG: usize = 1_000_000;
 pub const MAX_RECENT: usize = 1_000;
@@ -29,13 +38,16 @@ const UNKNOWN: u16 = 0;
 const OTHER: u16 = 1;
 
 /// How an arrival counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Outcome {
     Accepted,
     /// Throttled.
     Refused,
-    /// A forced reply that says neither.
+    /// A forced reply that says neither, or no verdict because the sender went away.
     Failed,
+    /// No verdict yet.
+    Pending,
 }
 
 /// An arrival as its headers show it.
@@ -44,7 +56,8 @@ pub struct Arrival<'a> {
     /// Never before the previous arrival.
     pub at_ns: u64,
     pub outcome: Outcome,
-    pub status: StatusCode,
+    /// None as long as the outcome is pending.
+    pub status: Option<StatusCode>,
     pub method: &'a Method,
     /// With the query.
     pub path: &'a str,
@@ -66,6 +79,7 @@ pub struct Record {
     texts: Texts,
     recent: VecDeque<Recent>,
     recent_bytes: usize,
+    timeline: Timeline,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -74,6 +88,7 @@ struct Tally {
     accepted: u64,
     refused: u64,
     failed: u64,
+    pending: u64,
     rolling: RollingMax,
 }
 
@@ -91,6 +106,7 @@ struct LogEntry {
     path: TextId,
     class: u16,
     status: u16,
+    outcome: Outcome,
 }
 
 #[derive(Debug)]
@@ -112,51 +128,6 @@ impl Recent {
     }
 }
 
-#[derive(Debug, Serialize)]
-pub struct Counts {
-    pub arrivals: u64,
-    pub accepted: u64,
-    pub refused: u64,
-    /// Forced replies that are neither.
-    pub failed: u64,
-    pub max_in_any_1s: usize,
-}
-
-#[derive(Debug, Serialize)]
-pub struct Report {
-    #[serde(flatten)]
-    pub total: Counts,
-    pub body_bytes: u64,
-    pub by_class: BTreeMap<String, Counts>,
-    pub first_at_s: Option<f64>,
-    pub last_at_s: Option<f64>,
-    /// The log of arrivals is full; the counters are not affected.
-    pub arrivals_truncated: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub struct ArrivalView {
-    pub at_us: u64,
-    pub class: String,
-    pub status: u16,
-    pub path: String,
-    pub method: String,
-}
-
-#[derive(Debug, Serialize)]
-pub struct RequestView {
-    pub id: u64,
-    pub at_us: u64,
-    pub method: String,
-    pub path: String,
-    pub class: String,
-    pub status: u16,
-    pub body_bytes: u64,
-    /// Whether the body has been read to its end.
-    pub complete: bool,
-    pub headers: Vec<(String, String)>,
-}
-
 impl Default for Record {
     fn default() -> Self {
         let class = |name: &str| (name.to_owned(), Tally::default());
@@ -172,6 +143,7 @@ impl Default for Record {
             texts: Texts::default(),
             recent: VecDeque::new(),
             recent_bytes: 0,
+            timeline: Timeline::default(),
         }
     }
 }
@@ -186,6 +158,7 @@ impl Record {
         if self.unsettled.len() == MAX_UNSETTLED {
             self.settle_oldest();
         }
+        self.timeline.add(arrival.at_ns, UNKNOWN, arrival.outcome);
         self.unsettled.push_back(Unsettled {
             at_ns: arrival.at_ns,
             outcome: arrival.outcome,
@@ -197,7 +170,8 @@ impl Record {
                 method: self.texts.intern(arrival.method.as_str()),
                 path: self.texts.intern(arrival.path),
                 class: UNKNOWN,
-                status: arrival.status.as_u16(),
+                status: code(arrival.status),
+                outcome: arrival.outcome,
             });
         }
         self.keep_recent(id, arrival);
@@ -221,13 +195,35 @@ impl Record {
             recent.class = class;
             recent.complete = complete;
         }
-        if let Some(waiting) = index(id, self.settled + 1).and_then(|at| self.unsettled.get_mut(at))
-        {
+        if let Some(waiting) = self.waiting_mut(id) {
             waiting.class = Some(class);
+            let Unsettled { at_ns, outcome, .. } = *waiting;
+            if class != UNKNOWN {
+                self.timeline.take_back(at_ns, UNKNOWN, outcome);
+                self.timeline.add(at_ns, class, outcome);
+            }
         }
-        while self.unsettled.front().is_some_and(|oldest| oldest.class.is_some()) {
-            self.settle_oldest();
+        self.settle_ready();
+    }
+
+    /// The verdict on an arrival that was pending.
+    pub fn decide(&mut self, id: u64, outcome: Outcome, status: StatusCode) {
+        if let Some(entry) = index(id, 1).and_then(|at| self.log.get_mut(at)) {
+            entry.status = status.as_u16();
+            entry.outcome = outcome;
         }
+        if let Some(recent) = self.recent_mut(id) {
+            recent.status = status.as_u16();
+        }
+        if let Some(waiting) = self.waiting_mut(id) {
+            let before = std::mem::replace(&mut waiting.outcome, outcome);
+            let (at_ns, class) = (waiting.at_ns, waiting.class.unwrap_or(UNKNOWN));
+            *self.total.count(before) -= 1;
+            *self.total.count(outcome) += 1;
+            self.timeline.take_back(at_ns, class, before);
+            self.timeline.add(at_ns, class, outcome);
+        }
+        self.settle_ready();
     }
 
     pub fn report(&self) -> Report {
@@ -254,6 +250,7 @@ impl Record {
             at_us: entry.at_us,
             class: self.classes[usize::from(entry.class)].0.clone(),
             status: entry.status,
+            outcome: entry.outcome,
             path: self.texts.get(entry.path).to_owned(),
             method: self.texts.get(entry.method).to_owned(),
         };
@@ -281,10 +278,26 @@ impl Record {
         self.recent.iter().skip(skip).map(view).collect()
     }
 
-    /// Arrivals in line for their class.
+    pub fn timeline(&self) -> TimelineView {
+        self.timeline.view(self.classes.iter().map(|(name, _)| name.as_str()))
+    }
+
+    /// Arrivals in line for their class or outcome.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
         self.unsettled.len()
+    }
+
+    fn settle_ready(&mut self) {
+        let ready =
+            |oldest: &Unsettled| oldest.class.is_some() && oldest.outcome != Outcome::Pending;
+        while self.unsettled.front().is_some_and(ready) {
+            self.settle_oldest();
+        }
+    }
+
+    fn waiting_mut(&mut self, id: u64) -> Option<&mut Unsettled> {
+        self.unsettled.get_mut(index(id, self.settled + 1)?)
     }
 
     fn settle_oldest(&mut self) {
@@ -315,7 +328,7 @@ impl Record {
             method: arrival.method.clone(),
             path: arrival.path.to_owned(),
             class: UNKNOWN,
-            status: arrival.status.as_u16(),
+            status: code(arrival.status),
             body_bytes: 0,
             complete: false,
             headers: arrival.headers,
@@ -339,12 +352,17 @@ impl Record {
 impl Tally {
     fn add(&mut self, at_ns: u64, outcome: Outcome) {
         self.arrivals += 1;
+        *self.count(outcome) += 1;
+        self.rolling.add(at_ns, 1);
+    }
+
+    fn count(&mut self, outcome: Outcome) -> &mut u64 {
         match outcome {
-            Outcome::Accepted => self.accepted += 1,
-            Outcome::Refused => self.refused += 1,
-            Outcome::Failed => self.failed += 1,
+            Outcome::Accepted => &mut self.accepted,
+            Outcome::Refused => &mut self.refused,
+            Outcome::Failed => &mut self.failed,
+            Outcome::Pending => &mut self.pending,
         }
-        self.rolling.add(at_ns);
     }
 
     fn counts(&self) -> Counts {
@@ -353,9 +371,15 @@ impl Tally {
             accepted: self.accepted,
             refused: self.refused,
             failed: self.failed,
+            pending: self.pending,
             max_in_any_1s: self.rolling.max(),
         }
     }
+}
+
+/// 0 where there is no status yet.
+fn code(status: Option<StatusCode>) -> u16 {
+    status.map_or(0, |status| status.as_u16())
 }
 
 /// Place of `id` in a list whose first element is number `first`.

@@ -2,16 +2,25 @@
 
 mod support;
 
+use axum::body::Bytes;
 use axum::http::{HeaderValue, Method, StatusCode};
+use http_body_util::BodyExt;
+use http_body_util::channel::{Channel, Sender};
 use provider_sim::config::Settings;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-use support::{Sim, TestResult, held_back, request};
+use support::{Sim, TestBody, TestResult, request};
 
 /// A window no test outlives, so that no verdict depends on how fast the machine is.
 fn slow(limit: u32) -> Settings {
     Settings { limit, window: Duration::from_secs(3600), ..Settings::default() }
+}
+
+/// A body, and the hand that lets it go piece by piece.
+fn held_back() -> (Sender<Bytes, std::io::Error>, TestBody) {
+    let (sender, body) = Channel::new(1);
+    (sender, body.map_err(|error| error.into()).boxed())
 }
 
 #[tokio::test]
@@ -154,7 +163,7 @@ async fn a_body_of_64_mb_is_accepted_and_counted() -> TestResult {
     Ok(())
 }
 
-fn bytes_of(n: usize) -> axum::body::Bytes {
+fn bytes_of(n: usize) -> Bytes {
     vec![b'x'; n].into()
 }
 

@@ -58,3 +58,37 @@ fn settings_that_cannot_be_are_refused_by_name() -> TestResult {
     assert_eq!(code, Some(2));
     Ok(())
 }
+
+#[test]
+fn help_lists_models_and_replies_by_name() -> TestResult {
+    let output = Command::new(env!("CARGO_BIN_EXE_provider-sim")).arg("--help").output()?;
+    let text = String::from_utf8(output.stdout)?;
+    for name in ["per-100ms:", "leaky:", "completion:", "concurrency:", "minute:", "vonage:"] {
+        assert!(text.contains(name), "{name} is not in {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn every_option_reaches_the_settings() -> TestResult {
+    let check = |args: &[&str], message: &str| -> TestResult {
+        let (text, code) = outcome(args)?;
+        assert!(text.contains(message), "{args:?}: {text}");
+        assert_eq!(code, Some(1));
+        Ok(())
+    };
+    check(&["--limit", "1000001"], "limit: 1000001")?;
+    check(&["--window", "0s"], "window: 0s")?;
+    check(&["--status", "7"], "status: 7")?;
+    check(&["--retry-after", "1", "--retry-after", "a\nb"], "retry_after: \"a\\nb\"")?;
+    check(&["--retry-after-in", "8days"], "retry_after_in: 8days")?;
+    check(&["--latency", "soon"], "latency: ")?;
+    check(&["--jitter", "8days"], "jitter: 8days")?;
+    check(&["--lose-every", "0"], "lose_every: 0")?;
+    check(&["--suspend-after", "1000001"], "suspend_after: 1000001")?;
+    check(&["--suspend-within", "0s"], "suspend_within: 0s")?;
+    check(&["--suspend-for", "0s"], "suspend_for: 0s")?;
+    check(&["--model", "leaky", "--limit", "5"], "limit: 5 is not allowed; the model leaky")?;
+    check(&["--set", r#"{"limt":5}"#], "--set: limt: unknown field")?;
+    Ok(())
+}

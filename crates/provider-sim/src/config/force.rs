@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 
 use axum::body::Bytes;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{ConfigError, status};
+use super::ConfigError;
+use super::check::{header_name, header_text, status, wrong};
+use super::merge::{Document, parse};
 
 pub const MAX_FORCED: u32 = 1_000_000;
 
@@ -52,34 +55,47 @@ pub struct ForcedReply {
     pub body: Bytes,
 }
 
+#[derive(Debug)]
+pub enum ForceChange {
+    Keep,
+    Clear,
+    Set(Box<Forced>),
+}
+
+/// Takes `force` out of a document of changes.
+pub fn take_force(given: &mut Document) -> Result<ForceChange, ConfigError> {
+    match given.remove("force") {
+        None => Ok(ForceChange::Keep),
+        Some(Value::Null) => Ok(ForceChange::Clear),
+        Some(force) => {
+            let force: Force = parse(force)
+                .map_err(|error: ConfigError| ConfigError::Json(format!("force.{error}")))?;
+            Ok(ForceChange::Set(Box::new(force.validate()?)))
+        }
+    }
+}
+
+impl OneOrMany {
+    pub fn values(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}
+
 impl Force {
-    pub(super) fn validate(self) -> Result<Forced, ConfigError> {
+    fn validate(self) -> Result<Forced, ConfigError> {
         if self.times == 0 || self.times > MAX_FORCED {
-            return Err(ConfigError::Value {
-                field: "force.times",
-                value: self.times.to_string(),
-                allowed: format!("1 to {MAX_FORCED} are (null instead of force ends it)"),
-            });
+            let allowed = format!("1 to {MAX_FORCED} are (null instead of force ends it)");
+            return Err(wrong("force.times", self.times, allowed));
         }
         let mut headers = HeaderMap::new();
         for (name, values) in &self.headers {
-            let field = HeaderName::try_from(name).map_err(|_| ConfigError::Header {
-                name: name.clone(),
-                value: name.clone(),
-                allowed: "a field name is letters, digits and hyphens",
-            })?;
-            let values = match values {
-                OneOrMany::One(value) => std::slice::from_ref(value),
-                OneOrMany::Many(values) => values,
-            };
-            for value in values {
-                let text =
-                    HeaderValue::from_bytes(value.as_bytes()).map_err(|_| ConfigError::Header {
-                        name: name.clone(),
-                        value: value.clone(),
-                        allowed: "a value is one line without control characters",
-                    })?;
-                headers.append(field.clone(), text);
+            let at = format!("force.headers.{name}");
+            let field = header_name(&at, name)?;
+            for value in values.values() {
+                headers.append(field.clone(), header_text(&at, value)?);
             }
         }
         Ok(Forced {

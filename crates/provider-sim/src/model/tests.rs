@@ -2,22 +2,26 @@
 
 use super::*;
 
+mod in_flight;
+mod kinds;
+mod waits;
+
 const SECOND: Duration = Duration::from_secs(1);
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn rolling(limit: usize) -> WindowSpec {
+fn rolling(limit: u64) -> WindowSpec {
     WindowSpec::Rolling { limit, window: SECOND }
 }
 
-fn fixed(limit: usize, phase: Duration) -> WindowSpec {
-    WindowSpec::Fixed { limit, window: SECOND, phase }
+fn fixed(limit: u64, phase: Duration) -> WindowSpec {
+    WindowSpec::Fixed { limit, window: SECOND, phase, jump: None }
 }
 
 fn spec(windows: Vec<WindowSpec>) -> ModelSpec {
-    ModelSpec { windows, count_refused: false, suspension: None }
+    ModelSpec { windows, counted: Counted::Arrival, count_refused: false, suspension: None }
 }
 
 fn suspending(after: usize, within: Duration, length: Duration) -> ModelSpec {
@@ -28,18 +32,32 @@ fn suspending(after: usize, within: Duration, length: Duration) -> ModelSpec {
     }
 }
 
-/// Sends one call at each instant (ms): `a` accepted, `r` refused, `s` suspended.
+fn letter(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Accept => 'a',
+        Verdict::Refuse { .. } => 'r',
+        Verdict::Suspended { .. } => 's',
+    }
+}
+
+/// Sends one call of one unit at each instant (ms): `a` accepted, `r` refused, `s` suspended.
 fn check(spec: ModelSpec, arrivals: &[u64], expected: &str) {
+    let with_units: Vec<_> = arrivals.iter().map(|&at| (at, 1)).collect();
+    check_units(spec, &with_units, expected);
+}
+
+/// The same with (ms, units).
+fn check_units(spec: ModelSpec, arrivals: &[(u64, u32)], expected: &str) {
     let mut model = Model::new(spec);
     let verdicts: String = arrivals
         .iter()
-        .map(|&at| match model.arrive(ms(at)) {
-            Verdict::Accept => 'a',
-            Verdict::Refuse => 'r',
-            Verdict::Suspended { .. } => 's',
-        })
+        .map(|&(at, units)| model.arrive(ms(at), units).map_or('?', letter))
         .collect();
-    assert_eq!(verdicts, expected, "arrivals at {arrivals:?} ms");
+    assert_eq!(verdicts, expected, "arrivals at (ms, units) {arrivals:?}");
+}
+
+fn arrive(model: &mut Model, at: u64) -> char {
+    model.arrive(ms(at), 1).map_or('?', letter)
 }
 
 #[test]
@@ -121,8 +139,8 @@ fn after_a_suspension_the_count_begins_anew() {
 #[test]
 fn the_first_of_two_suspensions_is_remembered() {
     let mut model = Model::new(suspending(0, SECOND, SECOND));
-    model.arrive(ms(100));
-    model.arrive(ms(5_000));
+    arrive(&mut model, 100);
+    arrive(&mut model, 5_000);
     assert_eq!(model.suspended_for(ms(5_000)), Some(SECOND));
     assert_eq!(model.first_suspended_at(), Some(ms(100)));
 }
@@ -130,9 +148,9 @@ fn the_first_of_two_suspensions_is_remembered() {
 #[test]
 fn suspension_names_the_time_that_is_left() {
     let mut model = Model::new(suspending(0, SECOND, ms(5_000)));
-    assert_eq!(model.arrive(ms(100)), Verdict::Refuse);
+    assert_eq!(arrive(&mut model, 100), 'r');
     let remaining = ms(3_000);
-    assert_eq!(model.arrive(ms(2_100)), Verdict::Suspended { remaining });
+    assert_eq!(model.arrive(ms(2_100), 1), Some(Verdict::Suspended { remaining }));
     assert_eq!(model.first_suspended_at(), Some(ms(100)));
     assert_eq!(model.suspended_for(ms(5_099)), Some(ms(1)));
     assert_eq!(model.suspended_for(ms(5_100)), None);
@@ -142,19 +160,19 @@ fn suspension_names_the_time_that_is_left() {
 fn the_real_account_stops_at_the_301st_refusal() {
     let mut model = Model::new(suspending(300, ms(600_000), ms(3_600_000)));
     for at in 0..301 {
-        assert_eq!(model.arrive(ms(at)), Verdict::Refuse, "refusal {at}");
+        assert_eq!(arrive(&mut model, at), 'r', "refusal {at}");
     }
     assert_eq!(model.first_suspended_at(), Some(ms(300)));
     let remaining = ms(3_599_999);
-    assert_eq!(model.arrive(ms(301)), Verdict::Suspended { remaining });
+    assert_eq!(model.arrive(ms(301), 1), Some(Verdict::Suspended { remaining }));
 }
 
 #[test]
 fn forced_refusals_lead_to_suspension_and_forced_acceptances_use_quota() {
     let mut model =
         Model::new(ModelSpec { windows: vec![rolling(1)], ..suspending(1, SECOND, SECOND) });
-    model.record_acceptance(ms(0));
-    assert_eq!(model.arrive(ms(1)), Verdict::Refuse);
+    model.record_acceptance(ms(0), 1);
+    assert_eq!(arrive(&mut model, 1), 'r');
     model.record_refusal(ms(2));
     assert_eq!(model.suspended_for(ms(2)), Some(SECOND));
 }
@@ -162,9 +180,9 @@ fn forced_refusals_lead_to_suspension_and_forced_acceptances_use_quota() {
 #[test]
 fn changing_the_suspension_keeps_the_window() {
     let mut model = Model::new(spec(vec![rolling(1)]));
-    assert_eq!(model.arrive(ms(0)), Verdict::Accept);
+    assert_eq!(arrive(&mut model, 0), 'a');
     model.reconfigure(ModelSpec { windows: vec![rolling(1)], ..suspending(5, SECOND, SECOND) });
-    assert_eq!(model.arrive(ms(1)), Verdict::Refuse);
+    assert_eq!(arrive(&mut model, 1), 'r');
     model.reconfigure(spec(vec![rolling(2)]));
-    assert_eq!(model.arrive(ms(2)), Verdict::Accept);
+    assert_eq!(arrive(&mut model, 2), 'a');
 }

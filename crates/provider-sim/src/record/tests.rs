@@ -6,7 +6,7 @@ fn arrive(record: &mut Record, at_ms: u64, outcome: Outcome) -> u64 {
     record.arrive(Arrival {
         at_ns: at_ms * 1_000_000,
         outcome,
-        status: StatusCode::OK,
+        status: Some(StatusCode::OK),
         method: &Method::POST,
         path: "/v1/messages",
         headers: HeaderBytes::default(),
@@ -14,7 +14,7 @@ fn arrive(record: &mut Record, at_ms: u64, outcome: Outcome) -> u64 {
 }
 
 /// (arrivals, accepted, refused, max_in_any_1s)
-fn check(counts: &Counts, expected: (u64, u64, u64, usize)) {
+fn check(counts: &Counts, expected: (u64, u64, u64, u64)) {
     let got = (counts.arrivals, counts.accepted, counts.refused, counts.max_in_any_1s);
     assert_eq!(got, expected);
 }
@@ -106,7 +106,7 @@ fn kept_with_headers_of(bytes: usize) -> Result<usize, Box<dyn std::error::Error
         record.arrive(Arrival {
             at_ns: 0,
             outcome: Outcome::Accepted,
-            status: StatusCode::OK,
+            status: Some(StatusCode::OK),
             method: &Method::GET,
             path: "/",
             headers: HeaderBytes::new(&headers),
@@ -133,7 +133,7 @@ fn a_full_log_is_said_and_the_counters_go_on() {
     let report = record.report();
     assert!(report.arrivals_truncated);
     assert_eq!(report.total.arrivals, MAX_LOG as u64 + 1);
-    assert_eq!(report.total.max_in_any_1s, MAX_LOG + 1);
+    assert_eq!(report.total.max_in_any_1s, MAX_LOG as u64 + 1);
 }
 
 #[test]
@@ -147,4 +147,61 @@ fn headers_keep_order_repeats_and_bytes_that_are_no_text() -> Result<(), Box<dyn
     let expected = [("x-priority", "otp"), ("x-priority", "bulk"), ("x-raw", "a\u{fffd}b")];
     assert_eq!(pairs, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
     Ok(())
+}
+
+#[test]
+fn an_arrival_without_a_verdict_is_pending_until_it_has_one() {
+    let mut record = Record::default();
+    let id = record.arrive(Arrival {
+        at_ns: 150_000_000,
+        outcome: Outcome::Pending,
+        status: None,
+        method: &Method::POST,
+        path: "/",
+        headers: HeaderBytes::default(),
+    });
+    record.settle(id, Some("otp"), true);
+    let report = record.report();
+    assert_eq!((report.total.pending, report.by_class["otp"].pending), (1, 1));
+    assert_eq!(record.arrivals(0, 1)[0].status, 0);
+    record.decide(id, Outcome::Refused, StatusCode::FORBIDDEN);
+    let report = record.report();
+    assert_eq!((report.total.pending, report.total.refused), (0, 1));
+    assert_eq!((report.by_class["otp"].pending, report.by_class["otp"].refused), (0, 1));
+    assert_eq!(record.arrivals(0, 1)[0].status, 403);
+    assert_eq!(record.requests(1)[0].status, 403);
+    assert_eq!(record.timeline().by_class["otp"].refused, [0, 1]);
+    assert_eq!(record.waiting(), 0);
+}
+
+#[test]
+fn a_pending_arrival_holds_back_those_after_it_but_not_their_counts() {
+    let mut record = Record::default();
+    let first = arrive(&mut record, 0, Outcome::Pending);
+    let second = arrive(&mut record, 1, Outcome::Accepted);
+    for id in [first, second] {
+        record.settle(id, Some("otp"), true);
+    }
+    check(&record.report().by_class["otp"], (2, 1, 0, 2));
+    record.decide(first, Outcome::Accepted, StatusCode::OK);
+    check(&record.report().by_class["otp"], (2, 2, 0, 2));
+}
+
+#[test]
+fn the_timeline_agrees_with_the_report() {
+    let mut record = Record::default();
+    for n in 0..100_u64 {
+        let outcome = if n % 3 == 0 { Outcome::Refused } else { Outcome::Accepted };
+        let id = arrive(&mut record, n * 13, outcome);
+        if n % 2 == 0 {
+            record.settle(id, Some("otp"), true);
+        }
+    }
+    let (report, timeline) = (record.report(), record.timeline());
+    assert_eq!(timeline.arrivals_per_100ms.arrivals.len(), 13);
+    assert_eq!(timeline.arrivals_per_100ms.arrivals[0], 8);
+    for class in ["otp", "unknown"] {
+        let refused: u32 = timeline.by_class[class].refused.iter().sum();
+        assert_eq!(u64::from(refused), report.by_class[class].refused, "{class}");
+    }
 }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::channel::{Channel, Sender};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -115,10 +114,4 @@ pub fn request(method: Method, target: &str, body: TestBody) -> TestResult<Reque
 pub fn full(body: &str) -> TestBody {
     let body = Full::new(Bytes::from(body.to_owned()));
     body.map_err(|never| match never {}).boxed()
-}
-
-/// A body, and the hand that lets it go piece by piece.
-pub fn held_back() -> (Sender<Bytes, std::io::Error>, TestBody) {
-    let (sender, body) = Channel::new(1);
-    (sender, body.map_err(|error| error.into()).boxed())
 }
