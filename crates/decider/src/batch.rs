@@ -11,7 +11,11 @@
 //!
 //! One timer per call, not per ask: the deadlines of a batch are in order of arrival.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::{
     sync::{mpsc, oneshot},
@@ -39,7 +43,21 @@ pub struct Want {
 #[derive(Debug)]
 pub struct Answer {
     pub granted: Vec<Want>,
-    pub decision: Arc<Decision>,
+    pub shared: Arc<Shared>,
+}
+
+/// What all asks of a batch get to know.
+#[derive(Debug)]
+pub struct Shared {
+    pub decision: Decision,
+    /// The same as the endpoint writes it, by whoever needs it first.
+    pub written: OnceLock<String>,
+}
+
+impl From<Decision> for Shared {
+    fn from(decision: Decision) -> Self {
+        Self { decision, written: OnceLock::new() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -186,7 +204,7 @@ impl Driver {
 /// First come, first served, class by class.
 fn hand_out(asks: impl Iterator<Item = Ask>, decision: Decision) {
     let mut left: Vec<u64> = decision.shares.iter().map(|share| share.granted).collect();
-    let decision = Arc::new(decision);
+    let shared = Arc::new(Shared::from(decision));
     for mut ask in asks {
         // An asker that has gone cannot send; its share is of use to the next.
         if ask.reply.is_closed() {
@@ -197,7 +215,7 @@ fn hand_out(asks: impl Iterator<Item = Ask>, decision: Decision) {
             want.n = want.n.min(*left);
             *left -= want.n;
         }
-        let answer = Answer { granted: ask.wants, decision: Arc::clone(&decision) };
+        let answer = Answer { granted: ask.wants, shared: Arc::clone(&shared) };
         let _ = ask.reply.send(Ok(answer));
     }
 }

@@ -167,11 +167,11 @@ async fn answer(app: &App, body: Result<Bytes, BytesRejection>) -> Result<Respon
     match &app.engine {
         Engine::Store { batchers, .. } => {
             let answer = batchers[ask.limit].ask(ask.wants).await?;
-            Ok(json(&reply::Reply::new(account, &answer)))
+            Ok(written(reply::write(account, &answer)))
         }
         Engine::Nothing => {
             let answer = reply::all_granted(account, ask.wants);
-            Ok(json(&reply::Reply::new(account, &answer)))
+            Ok(written(reply::write(account, &answer)))
         }
     }
 }
@@ -246,11 +246,16 @@ async fn detached<T: Send + 'static>(
 }
 
 fn json(body: &impl Serialize) -> Response {
-    let mut text = Vec::with_capacity(256);
-    match serde_json::to_writer(&mut text, body) {
-        Ok(()) => ([(CONTENT_TYPE, JSON)], text).into_response(),
+    match serde_json::to_string(body) {
+        Ok(text) => written(text),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+/// A body that is JSON already.
+fn written(text: String) -> Response {
+    // Not as text, whose own content type would only be replaced.
+    ([(CONTENT_TYPE, JSON)], Bytes::from(text)).into_response()
 }
 
 impl From<BytesRejection> for HttpError {

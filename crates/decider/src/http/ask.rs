@@ -1,10 +1,12 @@
 //! Turns a body into a question that makes sense under our policy, or says what is wrong with it.
 
+use std::borrow::Cow;
+
 use limits::{
     Micros,
-    wire::{DecideRequest, N_MAX, ThrottledRequest, WANTS_MAX},
+    wire::{N_MAX, ThrottledRequest, WANTS_MAX},
 };
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 
 use super::App;
 use crate::batch::Want;
@@ -13,6 +15,29 @@ use crate::batch::Want;
 const ID_MAX: usize = 128;
 /// Names that are listed as allowed, before `…`.
 const LISTED_MAX: usize = 20;
+
+/// [`limits::wire::DecideRequest`], read without copying its texts.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DecideRequest<'a> {
+    #[serde(borrow)]
+    limit: Cow<'a, str>,
+    #[serde(borrow)]
+    policy: Cow<'a, str>,
+    #[serde(borrow)]
+    gateway: Cow<'a, str>,
+    #[serde(borrow)]
+    wants: Vec<Count<'a>>,
+}
+
+/// [`limits::wire::Count`], the same way.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Count<'a> {
+    #[serde(borrow)]
+    class: Cow<'a, str>,
+    n: u64,
+}
 
 /// A question for one limit. Indices are the policy's.
 pub(super) struct Ask {
@@ -27,7 +52,7 @@ pub(super) struct Report {
 }
 
 pub(super) fn decide(app: &App, body: &[u8]) -> Result<Ask, String> {
-    let request: DecideRequest = parse(body)?;
+    let request: DecideRequest<'_> = parse(body)?;
     let limit = limit(app, &request.limit)?;
     app.note_policy(limit, &request.policy, &request.gateway);
     let count = request.wants.len();
@@ -77,7 +102,7 @@ pub(super) fn limit(app: &App, name: &str) -> Result<usize, String> {
     })
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("body: {error}"))
 }
 

@@ -1,87 +1,55 @@
-//! The reply to an ask, written from what the batch shares: the JSON of [`limits::wire::DecideReply`]
-//! without building one.
+//! The reply to an ask: the JSON of [`limits::wire::DecideReply`].
+//!
+//! By hand, because most of it is the same for all asks of a batch and written once; the names in it
+//! are the policy's, whose characters need no escape. A test reads it back with the wire's type.
 
-use std::sync::Arc;
+use std::{fmt::Write, sync::Arc};
 
-use limits::{
-    Micros,
-    decision::{Reason, Share},
-};
-use serde::{Serialize, Serializer, ser::SerializeSeq};
+use limits::{Micros, decision::Share};
 
 use crate::{
-    batch::{Answer, Want},
+    batch::{Answer, Shared, Want},
     store::{Account, Decision},
 };
 
-#[derive(Serialize)]
-pub(super) struct Reply<'a> {
-    now_us: u64,
-    granted: Granted<'a>,
-    wait_us: Waits<'a>,
-    reason: Reasons<'a>,
-    penalty_us: u64,
-}
-
-struct Granted<'a>(&'a [String], &'a [Want]);
-struct Waits<'a>(&'a [String], &'a [Share]);
-struct Reasons<'a>(&'a [String], &'a [Share]);
-
-#[derive(Serialize)]
-struct Count<'a> {
-    class: &'a str,
-    n: u64,
-}
-
-impl<'a> Reply<'a> {
-    pub fn new(account: &'a Account, answer: &'a Answer) -> Self {
-        let (classes, decision) = (&account.classes, &answer.decision);
-        Self {
-            now_us: decision.now.0,
-            granted: Granted(classes, &answer.granted),
-            wait_us: Waits(classes, &decision.shares),
-            reason: Reasons(classes, &decision.shares),
-            penalty_us: decision.penalty.0,
-        }
+pub(super) fn write(account: &Account, answer: &Answer) -> String {
+    let Shared { decision, written } = &*answer.shared;
+    let rest = written.get_or_init(|| rest(account, decision));
+    // Room for a few classes; more of them only cost another allocation.
+    let mut text = String::with_capacity(rest.len() + 192);
+    // Writing to a string does not fail.
+    let _ = write!(text, "{{\"now_us\":{},\"granted\":[", decision.now.0);
+    for (i, want) in answer.granted.iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        let class = &account.classes[want.class];
+        let _ = write!(text, "{comma}{{\"class\":\"{class}\",\"n\":{}}}", want.n);
     }
+    text.push_str(rest);
+    text
+}
+
+/// What follows the grants.
+fn rest(account: &Account, decision: &Decision) -> String {
+    let shares = || account.classes.iter().zip(&decision.shares);
+    let waits = shares().filter(|(_, share)| !share.wait.is_zero());
+    let waits: Vec<String> =
+        waits.map(|(class, share)| format!("\"{class}\":{}", share.wait.0)).collect();
+    let reasons: Vec<String> = shares()
+        .filter_map(|(class, share)| Some((class, share.reason?.name())))
+        .map(|(class, reason)| format!("\"{class}\":\"{reason}\""))
+        .collect();
+    format!(
+        "],\"wait_us\":{{{}}},\"reason\":{{{}}},\"penalty_us\":{}}}",
+        waits.join(","),
+        reasons.join(","),
+        decision.penalty.0
+    )
 }
 
 /// What [`super::Engine::Nothing`] answers.
 pub(super) fn all_granted(account: &Account, wants: Vec<Want>) -> Answer {
     let free = Share { granted: 0, wait: Micros::ZERO, reason: None };
-    Answer {
-        granted: wants,
-        decision: Arc::new(Decision {
-            now: Micros::ZERO,
-            penalty: Micros::ZERO,
-            shares: vec![free; account.classes.len()],
-        }),
-    }
-}
-
-impl Serialize for Granted<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut list = serializer.serialize_seq(Some(self.1.len()))?;
-        for want in self.1 {
-            list.serialize_element(&Count { class: &self.0[want.class], n: want.n })?;
-        }
-        list.end()
-    }
-}
-
-impl Serialize for Waits<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let waiting =
-            |(class, share): (_, &Share)| (!share.wait.is_zero()).then_some((class, share.wait.0));
-        serializer.collect_map(self.0.iter().zip(self.1).filter_map(waiting))
-    }
-}
-
-impl Serialize for Reasons<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let held = |(class, share): (_, &Share)| -> Option<(_, Reason)> {
-            share.reason.map(|reason| (class, reason))
-        };
-        serializer.collect_map(self.0.iter().zip(self.1).filter_map(held))
-    }
+    let shares = vec![free; account.classes.len()];
+    let decision = Decision { now: Micros::ZERO, penalty: Micros::ZERO, shares };
+    Answer { granted: wants, shared: Arc::new(decision.into()) }
 }

@@ -97,6 +97,23 @@ async fn a_reply_says_what_each_class_got_and_waits_for() {
     assert_eq!(reply.penalty_us, 0);
 }
 
+/// The lean reader and the wire's type are two declarations of one thing.
+#[tokio::test]
+async fn what_the_wires_type_writes_is_understood() {
+    let request = limits::wire::DecideRequest {
+        limit: "sms".to_owned(),
+        policy: "a \"quoted\" one\n".to_owned(),
+        gateway: "g".to_owned(),
+        wants: vec![count("otp", 2), count("marketing", 0)],
+    };
+    let body = serde_json::to_value(&request).unwrap();
+    let (status, body) = post_json(&memory(), DECIDE_PATH, &body).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    let reply: DecideReply = serde_json::from_str(&body).unwrap();
+    assert_eq!(reply.granted, request.wants);
+    assert_eq!(serde_json::to_string(&reply).unwrap(), body, "the same text, too");
+}
+
 #[tokio::test]
 async fn nothing_wanted_tells_the_waits_and_needs_the_store() {
     let app = memory();
