@@ -13,6 +13,7 @@ mod setup;
 mod stack;
 mod test;
 mod tidy;
+mod track;
 mod up;
 
 use std::process::ExitCode;
@@ -37,8 +38,8 @@ enum Command {
     ///
     /// The other commands do the part they need by themselves; this one does all of it.
     Setup,
-    /// A campaign and login codes through two gateways; prints what senders and provider saw.
-    Demo,
+    /// The evening of the incident with every sender design, and with Weir; writes target/demo/report.html.
+    Demo(demo::Args),
     /// Check everything: tidy, unit tests, end-to-end tests with real Envoys and a real Redis.
     Test(test::Args),
     /// Check formatting, lints, sizes, words, and that paths named in the docs exist.
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Mutants(args) => mutants::run(&args),
         Command::Setup => setup::all().map(drop),
-        Command::Demo => demo::run(),
+        Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Tidy => tidy::check_all(),
         Command::Up(args) => up::run(&args),

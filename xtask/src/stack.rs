@@ -11,6 +11,7 @@ mod ports;
 mod programs;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -332,10 +333,18 @@ async fn redis_answers(at: &Endpoint) -> bool {
     matches!(tokio::time::timeout(PROBE_LIMIT, ping).await, Ok(Ok(true)))
 }
 
-/// `target/run/<pid>`; of earlier runs the last few are kept for a look at their logs.
+/// `target/run/<pid>`, and directories in it for the second stack of this process and those after it;
+/// of earlier runs the last few are kept for a look at their logs.
 fn run_dir() -> Result<PathBuf> {
     const KEPT: usize = 20;
+    static STARTED: AtomicU32 = AtomicU32::new(0);
     let all = paths::target("run");
+    let before = STARTED.fetch_add(1, Ordering::Relaxed);
+    if before > 0 {
+        let dir = all.join(std::process::id().to_string()).join(format!("stack-{}", before + 1));
+        std::fs::create_dir_all(&dir)?;
+        return Ok(dir);
+    }
     std::fs::create_dir_all(&all)?;
     let mut earlier: Vec<_> = std::fs::read_dir(&all)?
         .flatten()
