@@ -26,7 +26,7 @@ use tracing::warn;
 use crate::{
     metrics::LimitMetrics,
     sparse::Sparse,
-    store::{Decision, Store, StoreError, within},
+    store::{Account, Decision, Store, StoreError, within},
 };
 
 /// Asks that may wait for one limit: a second's worth at a rate no single limit has needed.
@@ -84,11 +84,11 @@ pub struct Batcher {
 
 impl Batcher {
     /// Starts the task that asks the store; it ends with the last clone of the batcher.
-    /// `classes`: how many the limit has; every [`Want::class`] is below it.
+    /// Every [`Want::class`] is one of the account's.
     pub fn start(
         store: Arc<dyn Store>,
         limit: usize,
-        classes: usize,
+        account: &Account,
         deadline: Duration,
         metrics: LimitMetrics,
     ) -> Self {
@@ -96,7 +96,8 @@ impl Batcher {
         let driver = Driver {
             store,
             limit,
-            classes,
+            name: account.name.clone(),
+            classes: account.classes.len(),
             deadline,
             metrics: metrics.clone(),
             log: Sparse::default(),
@@ -123,6 +124,7 @@ impl Batcher {
 struct Driver {
     store: Arc<dyn Store>,
     limit: usize,
+    name: String,
     classes: usize,
     deadline: Duration,
     metrics: LimitMetrics,
@@ -168,7 +170,7 @@ impl Driver {
             Err(error) => {
                 self.metrics.store_failed(&error);
                 if self.log.is_due() {
-                    warn!(limit = self.limit, %error, "no decision");
+                    warn!(limit = self.name, %error, "no decision");
                 }
                 self.refuse(waiting.drain(..), &error);
             }

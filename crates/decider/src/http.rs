@@ -1,7 +1,8 @@
 //! The decider's endpoint.
 //!
 //! Promise: every reply, errors included, carries the marker header, and every refusal is JSON that
-//! names the field, its value and what is allowed. A request ends by the store's deadline. A gateway
+//! names the field, its value and what is allowed. A request ends by the store's
+//! deadline, counted from when its body is there. A gateway
 //! that runs another policy is counted, never refused.
 
 mod ask;
@@ -13,7 +14,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use axum::{
     Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, State, rejection::BytesRejection},
+    extract::{DefaultBodyLimit, FromRequest, Path, Request, State, rejection::BytesRejection},
     http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -23,6 +24,7 @@ use limits::{
     wire::{DECIDE_PATH, MARKER, Refusal, THROTTLED_PATH, ThrottledReply},
 };
 use serde::Serialize;
+use tokio::time::timeout;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tracing::warn;
 
@@ -35,6 +37,8 @@ use crate::{
 
 /// The longest body, in bytes: [`limits::wire::WANTS_MAX`] wants need a tenth of it.
 const BODY_MAX: usize = 64 << 10;
+/// A gateway sends an ask in one piece; it waits seconds for nothing.
+const BODY_WAIT: Duration = Duration::from_secs(5);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const OPENMETRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -49,6 +53,7 @@ pub struct App {
     /// How long the store may take.
     deadline: Duration,
     mismatch_log: Sparse,
+    stop_log: Sparse,
 }
 
 /// Who answers.
@@ -69,6 +74,8 @@ enum HttpError {
     Method(&'static str),
     #[error("body is longer than {BODY_MAX} bytes, the most that is allowed")]
     TooLong,
+    #[error("body did not come within {BODY_WAIT:?}, the longest that is allowed")]
+    TooSlow,
     #[error(transparent)]
     Unavailable(#[from] AskError),
 }
@@ -81,7 +88,7 @@ impl App {
         let batcher = |store: &Arc<dyn Store>, limit: usize, account: &Account| {
             let counters = metrics.limits[limit].clone();
             let store = Arc::clone(store);
-            Batcher::start(store, limit, account.classes.len(), deadline, counters)
+            Batcher::start(store, limit, account, deadline, counters)
         };
         let engine = match store {
             None => Engine::Nothing,
@@ -106,6 +113,7 @@ impl App {
             metrics,
             deadline,
             mismatch_log: Sparse::default(),
+            stop_log: Sparse::default(),
         }
     }
 
@@ -148,8 +156,8 @@ async fn only_get() -> HttpError {
     HttpError::Method("GET")
 }
 
-async fn decide(State(app): State<Arc<App>>, body: Result<Bytes, BytesRejection>) -> Response {
-    match answer(&app, body).await {
+async fn decide(State(app): State<Arc<App>>, request: Request) -> Response {
+    match answer(&app, request).await {
         Ok(response) => response,
         Err(error) => {
             if !matches!(error, HttpError::Unavailable(_)) {
@@ -160,50 +168,46 @@ async fn decide(State(app): State<Arc<App>>, body: Result<Bytes, BytesRejection>
     }
 }
 
-async fn answer(app: &App, body: Result<Bytes, BytesRejection>) -> Result<Response, HttpError> {
-    let ask = ask::decide(app, &body?).map_err(HttpError::Bad)?;
+async fn answer(app: &App, request: Request) -> Result<Response, HttpError> {
+    let ask = ask::decide(app, &body(request).await?).map_err(HttpError::Bad)?;
     let account = &app.accounts[ask.limit];
     app.metrics.limits[ask.limit].asks.inc();
-    match &app.engine {
-        Engine::Store { batchers, .. } => {
-            let answer = batchers[ask.limit].ask(ask.wants).await?;
-            Ok(written(reply::write(account, &answer)))
-        }
-        Engine::Nothing => {
-            let answer = reply::all_granted(account, ask.wants);
-            Ok(written(reply::write(account, &answer)))
-        }
+    let answer = match &app.engine {
+        Engine::Store { batchers, .. } => batchers[ask.limit].ask(ask.wants).await?,
+        Engine::Nothing => reply::all_granted(account, ask.wants),
+    };
+    Ok(written(reply::write(account, &answer)))
+}
+
+/// The whole body. The timer is set only if it does not come with its head.
+async fn body(request: Request) -> Result<Bytes, HttpError> {
+    match timeout(BODY_WAIT, Bytes::from_request(request, &())).await {
+        Ok(body) => Ok(body?),
+        Err(_) => Err(HttpError::TooSlow),
     }
 }
 
-async fn throttled(State(app): State<Arc<App>>, body: Result<Bytes, BytesRejection>) -> Response {
-    let report = match body
-        .map_err(HttpError::from)
-        .and_then(|body| ask::throttled(&app, &body).map_err(HttpError::Bad))
-    {
-        Ok(report) => report,
-        Err(error) => {
-            app.metrics.bad_requests.inc();
-            return error.into_response();
-        }
-    };
-    app.metrics.limits[report.limit].throttled.inc();
+async fn throttled(State(app): State<Arc<App>>, request: Request) -> Result<Response, HttpError> {
+    let parsed =
+        body(request).await.and_then(|body| ask::throttled(&app, &body).map_err(HttpError::Bad));
+    let ask::Report { limit, pause, id } = parsed.inspect_err(|_| {
+        app.metrics.bad_requests.inc();
+    })?;
+    let metrics = &app.metrics.limits[limit];
+    metrics.throttled.inc();
     let Engine::Store { store, .. } = &app.engine else {
-        return json(&ThrottledReply { penalty_us: report.pause.0 });
+        return Ok(json(&ThrottledReply { penalty_us: pause.0 }));
     };
     let (store, deadline) = (Arc::clone(store), app.deadline);
     // A task of its own: a report must arrive even if its gateway has hung up.
-    let call = async move {
-        let call = store.throttled(report.limit, report.pause, &report.id);
-        within(deadline, call).await
-    };
-    match detached(call).await {
-        Ok(left) => json(&ThrottledReply { penalty_us: left.0 }),
-        Err(error) => {
-            app.metrics.limits[report.limit].store_failed(&error);
-            HttpError::from(AskError::from(error)).into_response()
-        }
+    let call = async move { within(deadline, store.throttled(limit, pause, &id)).await };
+    let left = detached(call).await.inspect_err(|error| metrics.store_failed(error))?;
+    metrics.penalty(left);
+    if app.stop_log.is_due() {
+        let limit = &app.accounts[limit].name;
+        warn!(limit, %pause, %left, "the provider throttled us: everyone stops");
     }
+    Ok(json(&ThrottledReply { penalty_us: left.0 }))
 }
 
 async fn look(
@@ -215,9 +219,7 @@ async fn look(
         return Err(HttpError::NotFound("there is no store".to_owned()));
     };
     let (store, deadline) = (Arc::clone(store), app.deadline);
-    let snapshot = detached(async move { within(deadline, store.look(limit)).await })
-        .await
-        .map_err(AskError::from)?;
+    let snapshot = detached(async move { within(deadline, store.look(limit)).await }).await?;
     let (account, policy) = (&app.accounts[limit], &app.policy.limits[limit]);
     Ok(json(&limit::view(account, policy, &snapshot)))
 }
@@ -225,9 +227,7 @@ async fn look(
 async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, HttpError> {
     if let Engine::Store { store, .. } = &app.engine {
         let (store, deadline) = (Arc::clone(store), app.deadline);
-        detached(async move { within(deadline, store.ping()).await })
-            .await
-            .map_err(AskError::from)?;
+        detached(async move { within(deadline, store.ping()).await }).await?;
     }
     Ok("ready\n")
 }
@@ -281,6 +281,7 @@ impl IntoResponse for HttpError {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         let error = self.to_string();

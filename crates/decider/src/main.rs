@@ -16,12 +16,27 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs the decider that gateways ask
+    #[command(after_help = SERVE_HELP)]
     Serve(decider::settings::Options),
     /// Says whether a policy is safe, and what the provider can see under it
     Check(check::Check),
     /// Prints what other programs need of a policy
     Render(render::Render),
 }
+
+const SERVE_HELP: &str = "\
+Paths:
+  POST /v1/decide, /v1/throttled   for gateways
+  GET  /v1/limits/NAME             a limit's state, for people
+  GET  /healthz, /readyz           it runs; its store answers, too
+  GET  /metrics                    OpenMetrics
+
+The log goes to standard error; WEIR_LOG=debug says more (trace, debug, info, warn, error).
+SIGTERM or SIGINT ends it; exit codes: 0 ended so, 1 failed, 2 told something it cannot use.
+
+Examples:
+  weir serve --policy policy.yaml
+  weir serve --policy policy.yaml --listen 0.0.0.0:8080 --store redis://redis:6379/0";
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {

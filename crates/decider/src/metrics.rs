@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use limits::decision::Reason;
+use limits::{Micros, decision::Reason};
 use prometheus_client::{
     encoding::text::encode,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
@@ -119,7 +119,7 @@ impl Families {
         }
         registry.register(
             "penalty_us",
-            "What was left of the provider's stop at the last decision, in microseconds",
+            "What was left of the provider's stop when last seen, in microseconds",
             self.penalty.clone(),
         );
     }
@@ -174,8 +174,13 @@ impl LimitMetrics {
         count(&self.failed, kind);
     }
 
+    /// What is left of the provider's stop.
+    pub fn penalty(&self, left: Micros) {
+        self.penalty.set(i64::try_from(left.0).unwrap_or(i64::MAX));
+    }
+
     pub fn decided(&self, wants: &[u64], decision: &Decision) {
-        self.penalty.set(i64::try_from(decision.penalty.0).unwrap_or(i64::MAX));
+        self.penalty(decision.penalty);
         for ((class, share), want) in self.classes.iter().zip(&decision.shares).zip(wants) {
             class.granted.inc_by(share.granted);
             let refused = want.saturating_sub(share.granted);

@@ -7,7 +7,6 @@ use super::*;
 use crate::{
     fake::{Fake, NEVER},
     metrics::Metrics,
-    store::Account,
 };
 
 const DEADLINE: Duration = Duration::from_millis(40);
@@ -22,9 +21,9 @@ fn batcher(store: &Arc<Fake>) -> Batcher {
         classes: vec!["otp".to_owned(), "marketing".to_owned()],
         rules: Rules { limit: Vec::new(), classes: Vec::new(), max_pause: limits::Micros::ZERO },
     };
-    let metrics = Metrics::new(&[account], "").limits.remove(0);
+    let metrics = Metrics::new(std::slice::from_ref(&account), "").limits.remove(0);
     let store: Arc<dyn Store> = Arc::<Fake>::clone(store);
-    Batcher::start(store, 0, 2, DEADLINE, metrics)
+    Batcher::start(store, 0, &account, DEADLINE, metrics)
 }
 
 /// An ask whose place in the queue is taken now.

@@ -1,3 +1,8 @@
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
 use axum::{
     body::Body,
     http::{Method, Request},
@@ -13,6 +18,21 @@ use crate::{
     fake::{Fake, NEVER},
     store::memory::Memory,
 };
+
+/// A body of which nothing comes.
+struct Never;
+
+impl http_body::Body for Never {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        Poll::Pending
+    }
+}
 
 const DEADLINE: Duration = Duration::from_millis(40);
 const POLICY: &str = "
@@ -139,6 +159,14 @@ async fn a_silent_store_gives_503_by_its_deadline() {
     }
     assert!(start.elapsed() <= 4 * (DEADLINE + Duration::from_millis(1)), "{:?}", start.elapsed());
     assert_eq!(send(&app, Method::GET, "/healthz", "").await.0, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let body = Body::new(Never);
+    let (status, text) = send(&memory(), Method::POST, DECIDE_PATH, body).await;
+    let expected = r#"{"error":"body did not come within 5s, the longest that is allowed"}"#;
+    assert_eq!((status, text.as_str()), (StatusCode::REQUEST_TIMEOUT, expected));
 }
 
 #[tokio::test]
