@@ -67,11 +67,16 @@ impl RedisServer {
         self.signal("-CONT");
     }
 
-    pub async fn check_every_key_expires(&self) {
+    pub async fn keys(&self) -> Vec<String> {
         let mut raw = self.client().get_multiplexed_async_connection().await.unwrap();
         let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut raw).await.unwrap();
         assert!(!keys.is_empty(), "no keys at all");
-        for key in keys {
+        keys
+    }
+
+    pub async fn check_every_key_expires(&self) {
+        let mut raw = self.client().get_multiplexed_async_connection().await.unwrap();
+        for key in self.keys().await {
             let left: i64 = redis::cmd("PTTL").arg(&key).query_async(&mut raw).await.unwrap();
             assert!(left > 0, "{key} has no expiry ({left})");
         }

@@ -100,6 +100,19 @@ async fn the_redis_store_passes_the_suite() {
     server.check_every_key_expires().await;
 }
 
+/// A cluster runs a script only if all its keys are in one slot.
+#[tokio::test]
+async fn all_keys_of_a_limit_share_its_hash_tag() {
+    let server = RedisServer::start();
+    let store = Redis::new(&server.url(), &accounts()).unwrap();
+    connected(&store).await;
+    store.decide(0, &[1, 1]).await.unwrap();
+    store.throttled(0, Micros::SECOND, "a").await.unwrap();
+    for key in server.keys().await {
+        assert!(key.contains("{first}"), "{key}");
+    }
+}
+
 #[tokio::test]
 async fn two_deciders_on_one_redis_share_the_burst() {
     let server = RedisServer::start();
