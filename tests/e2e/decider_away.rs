@@ -23,15 +23,18 @@ type Checked = Result<(), String>;
 /// 200/s, which is more than the target. At rates that differ, every gateway gets both classes.
 async fn load(stack: &Stack, lasting: Duration) -> (Run, Noise) {
     let even = |per_s| Arrivals::Even { per_s, lasting };
-    let streams = [("otp", 80.0), ("marketing", 120.0)]
-        .map(|(class, per_s)| Stream::new(class, even(per_s)));
+    let streams =
+        [("otp", 80.0), ("marketing", 120.0)].map(|(class, per_s)| Stream::new(class, even(per_s)));
     send_beside_control(stack, &streams).await
 }
 
 /// Every request had its answer in time, and it was yes or an honest no.
 fn answered(run: &Run, noise: &Noise) -> Checked {
     let summary = Summary::of(run.sent.iter());
-    check(summary.failed() + summary.not_sent == 0, || format!("{summary:?}"))?;
+    check(summary.failed() + summary.not_sent == 0, || {
+        let (timed_out, broken) = (summary.timed_out, summary.broken);
+        format!("{timed_out} timed out, {broken} broken, {:?}", summary.other_statuses)
+    })?;
     let own = |sent: &lab::Sent| sent.took.saturating_sub(noise.beside(sent));
     let longest = run.sent.iter().map(own).max().unwrap_or_default();
     println!(

@@ -13,8 +13,9 @@ async fn costs_at_most_two_calls_per_grant(stack: &Stack, streams: &[Stream]) {
     let calls = stack.counted("calls").await;
     let granted = stack.counted("otp.granted").await + stack.counted("marketing.granted").await;
     println!("{} refused, {granted} granted, {calls} calls", summary.refused);
-    assert_eq!(summary.failed(), 0, "{summary:?}");
-    assert!(summary.refused >= REFUSED_AT_LEAST, "{summary:?}");
+    assert_eq!(summary.failed(), 0, "{:?}", summary.other_statuses);
+    assert_eq!(summary.not_sent, 0, "the machine is too slow for this flood");
+    assert!(summary.refused >= REFUSED_AT_LEAST);
     assert!(calls <= 2 * granted + 50, "{calls} calls for {granted} grants");
     let report = stack.sim.report().await;
     report.assert_within_contract();

@@ -10,12 +10,16 @@
 
 mod harness;
 
+mod bad_policies;
 mod bodies;
 mod burst;
 mod contract;
 mod decider_away;
 mod flood;
+mod hostile;
+mod identity;
 mod otp_first;
 mod penalty;
 mod refusal;
 mod retries;
+mod visible;

@@ -1,13 +1,13 @@
-//! A decider that can be told to behave badly, in front of a real one.
+//! Deciders that do what a test says.
 //!
-//! As [`Mode::Good`] it passes bytes on both ways and is not noticed. A new mode holds from the next
+//! [`BadDecider`] stands in front of a real one. As [`Mode::Good`] it passes bytes on both ways and is not noticed. A new mode holds from the next
 //! request on, also on connections that are open: callers are waiting when it strikes.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -31,6 +31,19 @@ pub enum Mode {
     ServerError,
     /// The grant comes after the gateway's time-out.
     Late,
+}
+
+/// Answers what the test says, when the test says it.
+pub struct HandDecider {
+    pub address: String,
+    asks: mpsc::Receiver<Ask>,
+}
+
+/// A gateway that waits.
+pub struct Ask {
+    /// The whole request, as it came.
+    pub text: String,
+    answer: oneshot::Sender<String>,
 }
 
 pub struct BadDecider {
@@ -59,6 +72,53 @@ impl BadDecider {
 
     pub fn set(&self, mode: Mode) {
         self.mode.send_replace(mode);
+    }
+}
+
+impl HandDecider {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let (asked, asks) = mpsc::channel(64);
+        tokio::spawn(async move {
+            loop {
+                let (gateway, _) = listener.accept().await.expect("a gateway");
+                tokio::spawn(by_hand(gateway, asked.clone()));
+            }
+        });
+        Self { address, asks }
+    }
+
+    pub async fn asked(&mut self) -> Ask {
+        let ask = tokio::time::timeout(Duration::from_secs(5), self.asks.recv()).await;
+        ask.expect("a gateway asks").expect("the decider runs")
+    }
+
+    /// Nobody has asked since.
+    pub fn is_left_alone(&mut self) -> bool {
+        self.asks.try_recv().is_err()
+    }
+}
+
+impl Ask {
+    pub fn answer(self, body: &str) {
+        let text = answer("200 OK", MARKER, body);
+        self.answer.send(text).expect("the gateway still waits");
+    }
+}
+
+async fn by_hand(mut gateway: TcpStream, asked: mpsc::Sender<Ask>) {
+    let mut bytes = [0; 16_384];
+    while let Ok(n @ 1..) = gateway.read(&mut bytes).await {
+        let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
+        let (answer, answered) = oneshot::channel();
+        if asked.send(Ask { text, answer }).await.is_err() {
+            return;
+        }
+        let Ok(answer) = answered.await else { return };
+        if gateway.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
     }
 }
 

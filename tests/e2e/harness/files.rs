@@ -52,6 +52,18 @@ pub fn policy(change: impl FnOnce(&mut Value)) -> String {
     write_scratch("policy.yaml", &policy.to_string())
 }
 
+/// The sample policy with rates that no test reaches that is about something else.
+pub fn roomy_policy() -> String {
+    policy(make_roomy)
+}
+
+pub fn make_roomy(policy: &mut Value) {
+    let limit = &mut policy["limits"][0];
+    limit["contract"] = json!([{ "requests": 10_000, "per": "1s" }]);
+    limit["rates"] = json!([{ "target": 5_000, "per": "1s", "burst": 100 }]);
+    limit["classes"][1]["rates"] = json!([{ "target": 2_000, "per": "1s", "burst": 50 }]);
+}
+
 /// The sample policy with a decider that may take as long as a test needs to look around.
 pub fn patient_policy() -> String {
     policy(|policy| policy["decider"] = json!({ "timeout": "2s" }))

@@ -1,6 +1,7 @@
 //! What the tests share: a stack that is started and ended, the provider's report, callers.
 
 pub mod call;
+pub mod certs;
 pub mod decider;
 pub mod files;
 pub mod noise;

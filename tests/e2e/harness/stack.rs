@@ -146,6 +146,11 @@ impl Stack {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal} to {name}");
     }
 
+    /// The program that runs as this part.
+    pub fn program_of(&self, name: &str) -> PathBuf {
+        PathBuf::from(&self.ready.commands[name][0])
+    }
+
     /// Starts a killed part again as it was started first, on the same port.
     pub fn start_again(&self, name: &str) -> Process {
         let words = self.ready.commands.get(name).unwrap_or_else(|| panic!("no command of {name}"));
