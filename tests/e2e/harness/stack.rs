@@ -159,10 +159,15 @@ impl Stack {
         Process::spawn(name, command)
     }
 
-    /// What a gateway has logged to its standard output: one JSON object per request.
+    /// What a part has logged so far.
+    pub fn log(&self, name: &str) -> String {
+        let file = root().join(&self.ready.logs).join(format!("{name}.log"));
+        std::fs::read_to_string(file).expect("the log")
+    }
+
+    /// One JSON object per request.
     pub fn access_log(&self, gateway: usize) -> Vec<Value> {
-        let file = root().join(&self.ready.logs).join(format!("gateway-{gateway}.out.log"));
-        let text = std::fs::read_to_string(file).expect("the access log");
+        let text = self.log(&format!("gateway-{gateway}.out"));
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 }
