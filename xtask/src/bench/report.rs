@@ -24,10 +24,14 @@ pub struct Report {
 impl Report {
     pub fn new(rounds: u32, seconds: u64) -> Self {
         let load = std::fs::read_to_string("/proc/loadavg").ok();
+        let load_average_before = load.map(|text| text.trim().to_owned());
+        if let Some(load) = load_average_before.as_deref().filter(|load| is_busy(load)) {
+            run::say(format!("this machine is busy (load average {load}): the spread will tell"));
+        }
         Self {
             rounds,
             seconds,
-            load_average_before: load.map(|text| text.trim().to_owned()),
+            load_average_before,
             measured: Vec::new(),
             memory: None,
             failures: Vec::new(),
@@ -75,6 +79,13 @@ impl Report {
             "not_measured": self.failures,
         })
     }
+}
+
+/// Whether others keep more than half of the CPUs busy. A build just before shows as well.
+fn is_busy(load_average: &str) -> bool {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let last_minute = load_average.split_whitespace().next().and_then(|load| load.parse().ok());
+    last_minute.is_some_and(|load: f64| load > cpus as f64 / 2.0)
 }
 
 fn comparison_json((comparison, measured): &(Comparison, Measured)) -> Value {
