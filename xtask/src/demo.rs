@@ -5,6 +5,8 @@
 //! shown is the worst of the three. The command fails unless Weir kept the contract on every run: a
 //! demo that shows the opposite must not look like success.
 
+mod chart;
+mod page;
 mod report;
 mod table;
 
@@ -90,12 +92,28 @@ pub fn run(args: &Args) -> Result<()> {
     })?;
     let report = Report::of(&args.setting(), &done);
     println!("\n{}\n", table::of(&report));
+    write(&report, &done)?;
+    report.verdict().map(|words| println!("\n{words}"))
+}
+
+fn write(report: &Report, done: &[Done]) -> Result<()> {
     let dir = paths::target("demo");
     std::fs::create_dir_all(&dir)?;
-    let json = serde_json::to_string_pretty(&report)?;
-    std::fs::write(dir.join("report.json"), json)?;
-    println!("Written: {}", paths::shown(&dir.join("report.json")));
-    report.verdict().map(|words| println!("\n{words}"))
+    let put = |name: &str, text: String| -> Result<()> {
+        let file = dir.join(name);
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", paths::shown(&file)))
+    };
+    let designs = Design::ALL.into_iter();
+    let pairs = designs.flat_map(|design| PROVIDERS.map(|(provider, _)| (design, provider)));
+    let drawn = pairs.filter_map(|(design, provider)| chart::worst(done, design, provider));
+    put("report.json", serde_json::to_string_pretty(report)?)?;
+    put("report.svg", chart::sheet(report, &drawn.collect::<Vec<_>>())?)?;
+    put("report.html", page::of(report, done)?)?;
+    println!(
+        "For people: {}; also report.svg and report.json",
+        paths::shown(&dir.join("report.html"))
+    );
+    Ok(())
 }
 
 fn introduce(args: &Args) {

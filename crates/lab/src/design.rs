@@ -139,9 +139,14 @@ pub struct Pod {
     pub system: &'static str,
     pub number: usize,
     pub class: &'static str,
+    /// Messages that it works on at the same time.
+    pub workers: usize,
     /// From the beginning.
     pub starts: Duration,
 }
+
+/// Every login is a request of its own; a worker of a campaign sends one message after the other.
+const LOGINS_AT_ONCE: usize = 16;
 
 /// The evening: 2 pods of the campaign become 16, then 20; with those of the cart and of the login
 /// 23 in all. 5 run when the shares are laid down.
@@ -155,12 +160,16 @@ pub fn roster(lasting: Duration) -> Vec<Pod> {
         system: "notify",
         number,
         class: "marketing",
+        workers: 1,
         starts: starts(number),
     });
-    let fixed = |system, number, class| Pod { system, number, class, starts: Duration::ZERO };
-    let others =
-        [fixed("cart", 0, "marketing"), fixed("cart", 1, "marketing"), fixed("login", 0, "otp")];
-    others.into_iter().chain(notify).collect()
+    let fixed = |system, number, class, workers| {
+        let starts = Duration::ZERO;
+        Pod { system, number, class, workers, starts }
+    };
+    let login = fixed("login", 0, "otp", LOGINS_AT_ONCE);
+    let cart = [0, 1].map(|number| fixed("cart", number, "marketing", 1));
+    [login].into_iter().chain(cart).chain(notify).collect()
 }
 
 /// Pods that run when a deployment computes its shares.

@@ -19,6 +19,16 @@ use script::Scripted;
 /// Saved up in a quiet time by a managed queue's bucket ("some tens").
 const BUCKET: u64 = 50;
 
+/// What a pod may send by itself in v1; its workers have it in common.
+#[derive(Clone)]
+pub(crate) struct Share(Pace);
+
+impl Share {
+    pub fn of_a_pod() -> Self {
+        Self(Pace::new(CONTRACT_PER_S / PODS_AT_DEPLOY))
+    }
+}
+
 pub(crate) enum Permit {
     Paced(Pace),
     Checked(CheckThenCount),
@@ -29,11 +39,11 @@ pub(crate) enum Permit {
 }
 
 impl Permit {
-    /// `sender` is unlike any other's.
-    pub async fn of(design: Design, redis: &str, sender: &str) -> RedisResult<Self> {
+    /// `sender` is unlike any other's; `share` is its pod's.
+    pub async fn of(design: Design, redis: &str, sender: &str, share: &Share) -> RedisResult<Self> {
         let per_s = CONTRACT_PER_S;
         Ok(match design {
-            Design::FixedShare => Self::Paced(Pace::new(per_s / PODS_AT_DEPLOY)),
+            Design::FixedShare => Self::Paced(share.0.clone()),
             Design::SingleSender => Self::Paced(Pace::new(per_s)),
             Design::CheckThenCount => Self::Checked(CheckThenCount::new(connect(redis).await?)),
             Design::CountFirst => Self::Counted(CountFirst::new(connect(redis).await?)),
@@ -44,7 +54,7 @@ impl Permit {
             Design::SlidingLog => {
                 Self::Scripted(Scripted::sliding_log(connect(redis).await?, per_s, sender))
             }
-            Design::Gcra100 => Self::Scripted(Scripted::gcra(connect(redis).await?, per_s, 1)),
+            Design::Gcra100 => Self::Scripted(Scripted::gcra(connect(redis).await?, per_s, 5)),
             Design::Gcra90 => Self::Scripted(Scripted::gcra(connect(redis).await?, 90, 5)),
             Design::Weir => Self::None,
         })

@@ -13,17 +13,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::design::{Design, Pod, roster};
 use crate::http::CallError;
 use crate::judge::Judge;
 use crate::load::Load;
+use crate::permit::Share;
 use crate::queue::{Queue, connect};
 use crate::schedule::{Stream, plan};
 use ledger::Ledger;
 pub use outcome::{Accounts, OtpWait, Outcome, Tenth};
-use pod::Hand;
+use pod::{Hand, Place};
 
 /// After the run, so that the login codes of its last second are judged like those before.
 const TAIL: Duration = Duration::from_millis(1_200);
@@ -41,6 +42,8 @@ pub enum ReplayError {
     Judge(#[from] CallError),
     #[error("a sender ended by itself: {0}")]
     Sender(String),
+    #[error("a sender did not end within {LAST_EXCHANGE:?}")]
+    Endless,
 }
 
 /// Where a run takes place. Nobody else may use any of it meanwhile.
@@ -72,9 +75,13 @@ pub async fn replay(trial: Trial, site: &Site) -> Result<Outcome, ReplayError> {
     let ledger = Arc::new(Ledger::new(start));
     let (stop, stopped) = watch::channel(false);
     let mut pods = JoinSet::new();
-    for (index, pod) in pods_of(trial).into_iter().enumerate() {
-        let hand = Hand::new(trial.design, pod, index, site, &ledger, stopped.clone());
-        pods.spawn(hand.run(start + pod.starts));
+    for (index, pod) in pods_of(trial.design, trial.lasting).into_iter().enumerate() {
+        let share = Share::of_a_pod();
+        for worker in 0..pod.workers {
+            let place = Place { pod, index, worker, share: share.clone() };
+            let hand = Hand::new(trial.design, place, site, &ledger, stopped.clone());
+            pods.spawn(hand.run(start + pod.starts));
+        }
     }
     let streams = trial.load.streams(trial.lasting, trial.seed);
     let mut queues = Vec::new();
@@ -93,27 +100,28 @@ pub async fn replay(trial: Trial, site: &Site) -> Result<Outcome, ReplayError> {
     ledger.end_waits();
     // No pod listening any more would mean that all have ended, which the next lines find out.
     let _ = stop.send(true);
-    let ended = Instant::now();
-    while let Some(done) = pods.join_next().await {
-        done.map_err(|error| ReplayError::Sender(error.to_string()))??;
-        if ended.elapsed() > LAST_EXCHANGE {
-            return Err(ReplayError::Sender("a pod did not end".to_owned()));
-        }
-    }
+    timeout(LAST_EXCHANGE, all_ended(pods)).await.map_err(|_| ReplayError::Endless)??;
     let queued = queues[0].len().await? + queues[1].len().await?;
     let finally = site.judge.report().await?;
     let arrivals = site.judge.arrivals().await?;
     Ok(Outcome::of(trial.lasting, &ledger, report, &finally, &arrivals, queued))
 }
 
-fn pods_of(trial: Trial) -> Vec<Pod> {
-    match trial.design {
+fn pods_of(design: Design, lasting: Duration) -> Vec<Pod> {
+    match design {
         Design::SingleSender => {
-            let class = "otp";
-            vec![Pod { system: "sender", number: 0, class, starts: Duration::ZERO }]
+            let starts = Duration::ZERO;
+            vec![Pod { system: "sender", number: 0, class: "otp", workers: 1, starts }]
         }
-        _ => roster(trial.lasting),
+        _ => roster(lasting),
     }
+}
+
+async fn all_ended(mut pods: JoinSet<Result<(), ReplayError>>) -> Result<(), ReplayError> {
+    while let Some(done) = pods.join_next().await {
+        done.map_err(|error| ReplayError::Sender(error.to_string()))??;
+    }
+    Ok(())
 }
 
 fn next_full_second() -> Instant {

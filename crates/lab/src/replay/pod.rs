@@ -1,4 +1,4 @@
-//! One pod's loop: take a message, wait for the permit, send, acknowledge or give back.
+//! One worker's loop: take a message, wait for the permit, send, acknowledge or give back.
 //!
 //! Promise: it ends when told to, after the exchange it is in; a message that it holds then stays
 //! in the queue. It tries again at once only where that is the design's mistake.
@@ -17,7 +17,7 @@ use super::ledger::Ledger;
 use super::{ReplayError, Site};
 use crate::design::{Design, Pod};
 use crate::http::Client;
-use crate::permit::Permit;
+use crate::permit::{Permit, Share};
 use crate::queue::{Message, Queue};
 use crate::sender::Answer;
 
@@ -34,11 +34,22 @@ const MAX_IN_FLIGHT: usize = 64;
 /// What a sender was told to wait, if it was refused.
 type Told = Result<Option<Duration>, ReplayError>;
 
+/// Which of all workers it is.
+pub(super) struct Place {
+    pub pod: Pod,
+    /// Of the pod; says which gateway it uses.
+    pub index: usize,
+    pub worker: usize,
+    pub share: Share,
+}
+
 #[derive(Clone)]
 pub(super) struct Hand {
     design: Design,
-    pod: Pod,
+    class: &'static str,
+    /// Unlike any other's.
     name: String,
+    share: Share,
     redis: String,
     /// `HOST:PORT` to send to: the provider, or one of the gateways.
     address: String,
@@ -50,20 +61,21 @@ pub(super) struct Hand {
 impl Hand {
     pub fn new(
         design: Design,
-        pod: Pod,
-        index: usize,
+        place: Place,
         site: &Site,
         ledger: &Arc<Ledger>,
         stopped: watch::Receiver<bool>,
     ) -> Self {
         let address = match design {
-            Design::Weir => &site.gateways[index % site.gateways.len()],
+            Design::Weir => &site.gateways[place.index % site.gateways.len()],
             _ => &site.provider,
         };
+        let Place { pod, worker, share, .. } = place;
         Self {
             design,
-            pod,
-            name: format!("{}-{}", pod.system, pod.number),
+            class: pod.class,
+            name: format!("{}-{}-{worker}", pod.system, pod.number),
+            share,
             redis: site.redis.clone(),
             address: address.clone(),
             client: Client::default(),
@@ -73,7 +85,7 @@ impl Hand {
     }
 
     pub async fn run(self, starts: Instant) -> Result<(), ReplayError> {
-        let permit = Permit::of(self.design, &self.redis, &self.name).await?;
+        let permit = Permit::of(self.design, &self.redis, &self.name, &self.share).await?;
         match self.design {
             Design::SingleSender => self.send_both_classes(permit, starts).await,
             _ => self.send_own_class(permit, starts).await,
@@ -81,7 +93,7 @@ impl Hand {
     }
 
     async fn send_own_class(self, mut permit: Permit, starts: Instant) -> Result<(), ReplayError> {
-        let mut queue = Queue::open(&self.redis, self.pod.class, &self.name).await?;
+        let mut queue = Queue::open(&self.redis, self.class, &self.name).await?;
         if self.unless_stopped(sleep_until(starts)).await.is_none() {
             return Ok(());
         }
@@ -90,7 +102,7 @@ impl Hand {
             if self.unless_stopped(permit.pass()).await.is_none() {
                 break;
             }
-            let told = self.settle(self.pod.class, &message, &mut queue).await?;
+            let told = self.settle(self.class, &message, &mut queue).await?;
             if let Some(pause) = told.filter(|_| self.design.pauses())
                 && self.unless_stopped(sleep(pause)).await.is_none()
             {
