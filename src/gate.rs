@@ -8,7 +8,12 @@
 //! The state is shared by all workers of the process (`record`). Every change is a bounded
 //! compare-and-swap.
 
-use limits::{Micros, decision::Reason};
+use limits::{
+    Micros,
+    decision::{Reason, Rules},
+    gcra::Gcra,
+    policy::Limit,
+};
 
 use crate::{
     config::Headroom,
@@ -70,6 +75,8 @@ pub struct Known {
 pub struct Gate {
     key: String,
     headroom: Headroom,
+    /// Per class: two grants are no closer than this once the burst is used up.
+    spacing: Vec<Micros>,
 }
 
 impl Cause {
@@ -97,8 +104,13 @@ impl Cause {
 }
 
 impl Gate {
-    pub fn new(limit: &str, headroom: Headroom) -> Self {
-        Self { key: format!("weir.limit.{limit}"), headroom }
+    pub fn new(limit: &Limit, headroom: Headroom) -> Self {
+        let rules = Rules::of(limit);
+        let spacing = rules.classes.iter().map(|own| {
+            let all = rules.limit.iter().chain(own).map(Gcra::emission_interval);
+            all.min().unwrap_or_default()
+        });
+        Self { key: format!("weir.limit.{}", limit.name), spacing: spacing.collect(), headroom }
     }
 
     /// Where a request of `class` goes at `now`.
@@ -112,10 +124,27 @@ impl Gate {
         }
         match record.classes.get(class) {
             Some(known) if now < known.recheck_at => {
-                refuse(known.retry_at.minus(now), Cause::Decided(reason(known.reason)))
+                let until = known.retry_at.max(known.recheck_at);
+                refuse(until.minus(now), Cause::Decided(reason(known.reason)))
             }
             _ => Admission::Ask,
         }
+    }
+
+    /// One worker asks for these classes now: the others need not, for what it is granted or refused
+    /// is true for them too. Where a class has just become due, one grant at most is there to be
+    /// had before its spacing has passed.
+    pub fn claim(&self, shared: &impl SharedData, wants: &[u64], now: Micros) {
+        let _ = self.update(shared, |record| {
+            let asked = record.classes.iter_mut().zip(&self.spacing).zip(wants);
+            for ((class, spacing), _) in asked.filter(|(_, wants)| **wants > 0) {
+                let next = class.retry_at.plus(*spacing);
+                let decided_by_rate = class.reason != number(Reason::Penalty);
+                if decided_by_rate && class.recheck_at <= now && now < next {
+                    class.recheck_at = next.min(now.plus(RECHECK));
+                }
+            }
+        });
     }
 
     /// Where a request goes that could not be decided: on the gateway's share or nowhere.
@@ -155,6 +184,10 @@ impl Gate {
             }
             for (class, known) in record.classes.iter_mut().zip(known) {
                 let retry_at = now.plus(known.wait);
+                if known.wait.is_zero() {
+                    // Whatever was claimed: one more could go.
+                    class.recheck_at = class.recheck_at.min(class.retry_at);
+                }
                 // An answer that was overtaken by a later one must not shorten what that one said.
                 let newer = retry_at > class.retry_at || now >= class.recheck_at;
                 if !known.wait.is_zero() && newer {
@@ -246,130 +279,4 @@ fn reason(number: u64) -> Reason {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use std::{cell::RefCell, collections::HashMap};
-
-    use limits::gcra::Gcra;
-
-    use super::*;
-
-    /// Shared data as Envoy keeps it.
-    #[derive(Default)]
-    pub struct Map(RefCell<HashMap<String, (Vec<u8>, u32)>>);
-
-    impl SharedData for Map {
-        fn get(&self, key: &str) -> Option<(Vec<u8>, u32)> {
-            self.0.borrow().get(key).cloned()
-        }
-
-        fn swap(&self, key: &str, value: &[u8], version: Option<u32>) -> bool {
-            let mut map = self.0.borrow_mut();
-            if map.get(key).map(|(_, version)| *version) != version {
-                return false;
-            }
-            map.insert(key.to_owned(), (value.to_vec(), version.unwrap_or(0) + 1));
-            true
-        }
-    }
-
-    const NOW: Micros = Micros(5_000_000_000);
-    const OTP: usize = 0;
-    const MARKETING: usize = 1;
-
-    fn gate() -> Gate {
-        let share = Some(Gcra::spaced(Micros::SECOND));
-        Gate::new("sms", Headroom { share, caps: vec![None, None] })
-    }
-
-    fn after(ms: u64) -> Micros {
-        NOW.plus(Micros::from_millis(ms))
-    }
-
-    fn marketing_waits(ms: u64) -> [Known; 2] {
-        let wait = Micros::from_millis(ms);
-        [Known::default(), Known { wait, reason: Some(Reason::ClassRate) }]
-    }
-
-    fn refused(ms: u64, reason: Reason) -> Admission {
-        refuse(Micros::from_millis(ms), Cause::Decided(reason))
-    }
-
-    #[test]
-    fn a_refusal_is_remembered_until_its_time_and_for_its_class_only() {
-        let (gate, map) = (gate(), Map::default());
-        gate.learn(&map, &marketing_waits(14), Micros::ZERO, NOW);
-        assert_eq!(gate.admit(&map, MARKETING, after(0)), refused(14, Reason::ClassRate));
-        assert_eq!(gate.admit(&map, MARKETING, after(13)), refused(1, Reason::ClassRate));
-        assert_eq!(gate.admit(&map, MARKETING, after(14)), Admission::Ask);
-        assert_eq!(gate.admit(&map, OTP, after(0)), Admission::Ask);
-    }
-
-    #[test]
-    fn a_long_refusal_is_asked_again_after_a_second_but_told_in_full() {
-        let (gate, map) = (gate(), Map::default());
-        gate.learn(&map, &marketing_waits(60_000), Micros::ZERO, NOW);
-        assert_eq!(gate.admit(&map, MARKETING, after(999)), refused(59_001, Reason::ClassRate));
-        assert_eq!(gate.admit(&map, MARKETING, after(1_000)), Admission::Ask);
-    }
-
-    #[test]
-    fn a_refusal_that_was_asked_again_is_remembered_again() {
-        let (gate, map) = (gate(), Map::default());
-        gate.learn(&map, &marketing_waits(60_000), Micros::ZERO, NOW);
-        gate.learn(&map, &marketing_waits(30_000), Micros::ZERO, after(1_000));
-        assert_eq!(gate.admit(&map, MARKETING, after(1_001)), refused(29_999, Reason::ClassRate));
-    }
-
-    #[test]
-    fn an_answer_that_was_overtaken_shortens_nothing() {
-        let (gate, map) = (gate(), Map::default());
-        gate.learn(&map, &marketing_waits(28), Micros::ZERO, NOW);
-        gate.learn(&map, &marketing_waits(14), Micros::ZERO, NOW);
-        gate.learn(&map, &marketing_waits(0), Micros::ZERO, NOW);
-        assert_eq!(gate.admit(&map, MARKETING, after(20)), refused(8, Reason::ClassRate));
-    }
-
-    #[test]
-    fn a_pause_stops_every_class_and_is_never_shortened() {
-        let (gate, map) = (gate(), Map::default());
-        gate.pause(&map, Micros::from_secs(10), NOW);
-        assert_eq!(gate.pause(&map, Micros::SECOND, NOW), after(10_000));
-        for class in [OTP, MARKETING] {
-            assert_eq!(gate.admit(&map, class, after(9_999)), refused(1, Reason::Penalty));
-            assert_eq!(gate.admit(&map, class, after(10_000)), Admission::Ask);
-        }
-    }
-
-    #[test]
-    fn after_a_failure_only_the_own_share_goes_and_one_probe() {
-        let (gate, map) = (gate(), Map::default());
-        assert!(gate.failed(&map, NOW), "the first one opens");
-        assert!(!gate.failed(&map, NOW), "the second one changes nothing");
-        assert_eq!(gate.admit(&map, OTP, NOW), Admission::Forward);
-        let share_used = refuse(Micros::SECOND, Cause::Fallback);
-        assert_eq!(gate.admit(&map, OTP, NOW), share_used);
-        assert!(!gate.claim_probe(&map, after(199)));
-        assert!(gate.claim_probe(&map, after(200)));
-        assert!(!gate.claim_probe(&map, after(200)), "another worker has it");
-        assert!(gate.learn(&map, &[], Micros::ZERO, after(201)), "recovered");
-        assert_eq!(gate.admit(&map, OTP, after(201)), Admission::Ask);
-    }
-
-    #[test]
-    fn probes_come_at_least_every_second() {
-        let (gate, map) = (gate(), Map::default());
-        for _ in 0..100 {
-            gate.failed(&map, NOW);
-        }
-        assert!(gate.claim_probe(&map, after(1_000)));
-    }
-
-    #[test]
-    fn a_stop_that_the_decider_told_of_holds_when_it_is_gone() {
-        let (gate, map) = (gate(), Map::default());
-        gate.learn(&map, &[], Micros::from_secs(3), NOW);
-        gate.failed(&map, NOW);
-        assert_eq!(gate.admit(&map, OTP, after(2_999)), refused(1, Reason::Penalty));
-        assert_eq!(gate.admit(&map, OTP, after(3_000)), Admission::Forward);
-    }
-}
+pub mod tests;

@@ -91,7 +91,7 @@ impl Worker {
             lanes: limits.clone().map(|limit| Lane::new(limit.classes.len())).collect(),
             gates: limits
                 .zip(&config.headroom)
-                .map(|(limit, headroom)| Gate::new(&limit.name, headroom.clone()))
+                .map(|(limit, headroom)| Gate::new(limit, headroom.clone()))
                 .collect(),
             calls: BTreeMap::new(),
             reports: Reports::default(),
@@ -167,6 +167,7 @@ impl Worker {
             return;
         }
         let wants = lane.wants();
+        gate.claim(host, &wants, now);
         let body = calls::decide(policy, &config.policy.hash, &self.gateway, &wants);
         let timeout = config.policy.decider_timeout;
         host.count(limit, OfLimit::Calls);
