@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use lab::{Arrivals, Stream, Summary, Target};
 
@@ -64,21 +65,19 @@ async fn a_429_seen_by_one_gateway_stops_the_other_at_its_next_request() {
 /// `first_s`, the later one for `then_s`. Returns how long after the first arrival the next
 /// request came through.
 async fn stopped_for(stack: &Stack, first_s: &str, then_s: &str) -> Duration {
-    let throttled = async |gateway: usize, wait: &str, latency: &str, before: u64| {
+    let mut answers = JoinSet::new();
+    for (number, wait, latency) in [(0, first_s, "150ms"), (1, then_s, "500ms")] {
         stack.sim.set(json!({ "latency": latency })).await;
         stack.sim.force(1, 429, &[("retry-after", wait)]).await;
-        let (client, gateway) = (stack.client.clone(), stack.gateway(gateway).to_owned());
-        let answer = tokio::spawn(async move { call(&client, &gateway, &OTP).await });
+        let (client, gateway) = (stack.client.clone(), stack.gateway(number).to_owned());
+        answers.spawn(async move { call(&client, &gateway, &OTP).await });
         eventually(ms(1_000), "the request has arrived", async || {
-            (stack.sim.report().await.total.arrivals > before).then_some(())
+            (stack.sim.report().await.total.arrivals > number as u64).then_some(())
         })
         .await;
-        answer
-    };
-    let first = throttled(0, first_s, "150ms", 0).await;
-    let second = throttled(1, then_s, "500ms", 1).await;
-    for answer in [first, second] {
-        assert_eq!(answer.await.expect("an answer").status, 429);
+    }
+    for answer in answers.join_all().await {
+        assert_eq!(answer.status, 429);
     }
     stack.sim.set(json!({ "latency": "0s" })).await;
     everyone_passes_within(stack, ms(5_000)).await;

@@ -41,8 +41,6 @@ pub struct HandDecider {
 
 /// A gateway that waits.
 pub struct Ask {
-    /// The whole request, as it came.
-    pub text: String,
     answer: oneshot::Sender<String>,
 }
 
@@ -109,10 +107,9 @@ impl Ask {
 
 async fn by_hand(mut gateway: TcpStream, asked: mpsc::Sender<Ask>) {
     let mut bytes = [0; 16_384];
-    while let Ok(n @ 1..) = gateway.read(&mut bytes).await {
-        let text = String::from_utf8_lossy(&bytes[..n]).into_owned();
+    while let Ok(1..) = gateway.read(&mut bytes).await {
         let (answer, answered) = oneshot::channel();
-        if asked.send(Ask { text, answer }).await.is_err() {
+        if asked.send(Ask { answer }).await.is_err() {
             return;
         }
         let Ok(answer) = answered.await else { return };
