@@ -26,6 +26,9 @@ const RECHECK: Micros = Micros::SECOND;
 /// The first probe follows a failure after this; the time doubles up to [`PROBE_MAX`].
 const PROBE_MIN: Micros = Micros::from_millis(100);
 const PROBE_MAX: Micros = Micros::SECOND;
+/// One look at shared data serves all requests of a worker for so long. Another worker's news are
+/// seen that much later: less than a round trip to the decider.
+const LOOK: Micros = Micros::from_millis(1);
 /// Attempts at a compare-and-swap. Each one that fails means that another worker succeeded.
 const SWAPS_MAX: usize = 64;
 
@@ -77,6 +80,9 @@ pub struct Gate {
     headroom: Headroom,
     /// Per class: two grants are no closer than this once the burst is used up.
     spacing: Vec<Micros>,
+    /// What this worker has seen last, and when it looked.
+    seen: Record,
+    seen_at: Option<Micros>,
 }
 
 impl Cause {
@@ -110,12 +116,14 @@ impl Gate {
             let all = rules.limit.iter().chain(own).map(Gcra::emission_interval);
             all.min().unwrap_or_default()
         });
-        Self { key: format!("weir.limit.{}", limit.name), spacing: spacing.collect(), headroom }
+        let seen = Record::new(rules.classes.len());
+        let key = format!("weir.limit.{}", limit.name);
+        Self { key, spacing: spacing.collect(), headroom, seen, seen_at: None }
     }
 
     /// Where a request of `class` goes at `now`.
-    pub fn admit(&self, shared: &impl SharedData, class: usize, now: Micros) -> Admission {
-        let record = self.read(shared);
+    pub fn admit(&mut self, shared: &impl SharedData, class: usize, now: Micros) -> Admission {
+        let record = self.look(shared, now);
         if now < record.pause_until {
             return refuse(record.pause_until.minus(now), Cause::Decided(Reason::Penalty));
         }
@@ -134,9 +142,10 @@ impl Gate {
     /// One worker asks for these classes now: the others need not, for what it is granted or refused
     /// is true for them too. Where a class has just become due, one grant at most is there to be
     /// had before its spacing has passed.
-    pub fn claim(&self, shared: &impl SharedData, wants: &[u64], now: Micros) {
+    pub fn claim(&mut self, shared: &impl SharedData, wants: &[u64], now: Micros) {
+        let spacing = self.spacing.clone();
         let _ = self.update(shared, |record| {
-            let asked = record.classes.iter_mut().zip(&self.spacing).zip(wants);
+            let asked = record.classes.iter_mut().zip(&spacing).zip(wants);
             for ((class, spacing), _) in asked.filter(|(_, wants)| **wants > 0) {
                 let next = class.retry_at.plus(*spacing);
                 let decided_by_rate = class.reason != number(Reason::Penalty);
@@ -149,17 +158,18 @@ impl Gate {
 
     /// Where a request goes that could not be decided: on the gateway's share or nowhere.
     pub fn without_decider(
-        &self,
+        &mut self,
         shared: &impl SharedData,
         class: usize,
         now: Micros,
     ) -> Admission {
+        let headroom = self.headroom.clone();
         let decided = self.update(shared, |record| {
             let stop = record.pause_until.max(record.learnt_stop_until);
             if now < stop {
                 return refuse(stop.minus(now), Cause::Decided(Reason::Penalty));
             }
-            match fallback::decide(&self.headroom, record, class, now) {
+            match fallback::decide(&headroom, record, class, now) {
                 Ok(()) => Admission::Forward,
                 Err(wait) => refuse(wait, Cause::Fallback),
             }
@@ -170,7 +180,7 @@ impl Gate {
     /// Takes in an answer: what it says of each class, and the stop it tells of. True if the
     /// decider had been unreachable.
     pub fn learn(
-        &self,
+        &mut self,
         shared: &impl SharedData,
         known: &[Known],
         penalty: Micros,
@@ -202,7 +212,7 @@ impl Gate {
     }
 
     /// The decider did not answer. True if it had been answering until now.
-    pub fn failed(&self, shared: &impl SharedData, now: Micros) -> bool {
+    pub fn failed(&mut self, shared: &impl SharedData, now: Micros) -> bool {
         let failed = self.update(shared, |record| {
             let failures = record.breaker.failures.saturating_add(1);
             let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
@@ -215,10 +225,11 @@ impl Gate {
         failed.unwrap_or(false)
     }
 
-    /// Is a probe due? True for one worker only.
-    pub fn claim_probe(&self, shared: &impl SharedData, now: Micros) -> bool {
+    /// Is a probe due? True for one worker only, and only for one that has met the failure: a look
+    /// at every tick of an idle worker would be for nothing.
+    pub fn claim_probe(&mut self, shared: &impl SharedData, now: Micros) -> bool {
         let due = |record: &Record| record.breaker.failures > 0 && now >= record.breaker.probe_at;
-        if !due(&self.read(shared)) {
+        if self.seen.breaker.failures == 0 || !due(self.look(shared, now)) {
             return false;
         }
         let claimed = self.update(shared, |record| {
@@ -232,7 +243,7 @@ impl Gate {
     }
 
     /// The provider asks for a pause. Never shortens one; returns when the pause ends.
-    pub fn pause(&self, shared: &impl SharedData, pause: Micros, now: Micros) -> Micros {
+    pub fn pause(&mut self, shared: &impl SharedData, pause: Micros, now: Micros) -> Micros {
         let until = self.update(shared, |record| {
             record.pause_until = record.pause_until.max(now.plus(pause));
             record.pause_until
@@ -240,22 +251,32 @@ impl Gate {
         until.unwrap_or(now.plus(pause))
     }
 
-    fn read(&self, shared: &impl SharedData) -> Record {
-        let bytes = shared.get(&self.key).map(|(bytes, _)| bytes).unwrap_or_default();
-        Record::decode(&bytes, self.headroom.caps.len())
+    /// The record, at most [`LOOK`] old.
+    fn look(&mut self, shared: &impl SharedData, now: Micros) -> &Record {
+        if !self.seen_at.is_some_and(|at| at <= now && now.minus(at) < LOOK) {
+            let bytes = shared.get(&self.key).map(|(bytes, _)| bytes).unwrap_or_default();
+            self.seen = Record::decode(&bytes, self.spacing.len());
+            self.seen_at = Some(now);
+        }
+        &self.seen
     }
 
     /// `None` when all attempts lost against other workers.
-    fn update<T>(&self, shared: &impl SharedData, change: impl Fn(&mut Record) -> T) -> Option<T> {
+    fn update<T>(
+        &mut self,
+        shared: &impl SharedData,
+        change: impl Fn(&mut Record) -> T,
+    ) -> Option<T> {
         for _ in 0..SWAPS_MAX {
             let (bytes, version) = match shared.get(&self.key) {
                 Some((bytes, version)) => (bytes, Some(version)),
                 None => (Vec::new(), None),
             };
-            let before = Record::decode(&bytes, self.headroom.caps.len());
+            let before = Record::decode(&bytes, self.spacing.len());
             let mut record = before.clone();
             let result = change(&mut record);
             if record == before || shared.swap(&self.key, &record.encode(), version) {
+                self.seen = record;
                 return Some(result);
             }
         }

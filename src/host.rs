@@ -28,8 +28,6 @@ mod stream;
 
 /// Resolution of probes, retries of reports and the watchdog.
 const TICK: Duration = Duration::from_millis(50);
-/// Tokens taken from the queue in one go; one is enough, more can only come of a race.
-const TOKENS_MAX: usize = 1_024;
 
 proxy_wasm::main! {{
     proxy_wasm::set_log_level(LogLevel::Info);
@@ -58,11 +56,8 @@ impl RootContext for Root {
     fn on_queue_ready(&mut self, queue: u32) {
         let Some(plugin) = &self.plugin else { return };
         plugin.woken.set(false);
-        for _ in 0..TOKENS_MAX {
-            if !matches!(hostcalls::dequeue_shared_queue(queue), Ok(Some(_))) {
-                break;
-            }
-        }
+        // `woken` lets in one token at a time, and each has a call of its own.
+        let _ = hostcalls::dequeue_shared_queue(queue);
         plugin.act(|worker, envoy| worker.ask(envoy, &plugin.config, monotonic()));
     }
 
@@ -95,9 +90,8 @@ fn answer(num_headers: usize, body_size: usize) -> Option<Vec<u8>> {
     if num_headers == 0 {
         return None;
     }
-    let header = |name| {
-        hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, name).ok().flatten()
-    };
-    let ours = header(":status").as_deref() == Some(b"200") && header(wire::MARKER).is_some();
+    let headers = envoy::headers(MapType::HttpCallResponseHeaders);
+    let ok = headers.first(":status") == Some(b"200");
+    let ours = ok && headers.first(wire::MARKER).is_some();
     ours.then(|| hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body_size).ok()?)?
 }

@@ -7,7 +7,7 @@
 //! Reading order: `config` (what it is told), `request` (whose request is this), `exchange` (one
 //! request's life), `gate` over `record` and `fallback` (what the whole gateway knows, in shared
 //! data), `lane` (who waits for the next call), `calls` (what is said to the decider), `refusal` and
-//! `throttle` (what callers and providers say), `reports`, `metrics`, `worker` (all of it on one
+//! `throttle` (what callers and providers say), `reports`, `metrics`, `pairs`, `worker` (all of it on one
 //! Envoy worker); then `host`, the only file that names the host's interface.
 #![cfg_attr(
     not(test),
@@ -28,6 +28,7 @@ mod fallback;
 mod gate;
 mod lane;
 mod metrics;
+mod pairs;
 mod record;
 mod refusal;
 mod reports;

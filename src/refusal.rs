@@ -48,12 +48,20 @@ struct Problem<'a> {
     class: &'a str,
     reason: &'static str,
     retry_after_ms: u64,
-    retry_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_at: Option<String>,
     upstream_attempted: bool,
 }
 
-/// Body of a refusal. `wall_now` is µs since the epoch.
-pub fn body(limit: &Limit, class: &str, refused: Refused, wall_now: Micros) -> Vec<u8> {
+/// Body of a refusal. `wall_now` gives µs since the epoch; it is looked at for a stop that is longer
+/// than the header fields can tell.
+pub fn body(
+    limit: &Limit,
+    class: &str,
+    refused: Refused,
+    wall_now: impl FnOnce() -> Micros,
+) -> Vec<u8> {
+    let untold = refused.wait > TOLD_MAX;
     let problem = Problem {
         r#type: "about:blank",
         title: "Too Many Requests",
@@ -63,7 +71,7 @@ pub fn body(limit: &Limit, class: &str, refused: Refused, wall_now: Micros) -> V
         class,
         reason: refused.cause.name(),
         retry_after_ms: refused.wait.ceil_millis().max(1),
-        retry_at: retry_after::date_text(wall_now.plus(refused.wait)),
+        retry_at: untold.then(|| retry_after::date_text(wall_now().plus(refused.wait))),
         upstream_attempted: false,
     };
     serde_json::to_vec(&problem).unwrap_or_default()
@@ -127,7 +135,7 @@ mod tests {
     fn the_body_tells_the_true_time_of_a_long_stop() {
         let wait = Micros::from_secs(3_600);
         let refused = Refused { wait, cause: Cause::Decided(Reason::Penalty) };
-        let body = body(&limit(), "otp", refused, Micros::from_secs(784_111_777));
+        let body = body(&limit(), "otp", refused, || Micros::from_secs(784_111_777));
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["retry_after_ms"], 3_600_000);
         assert_eq!(body["retry_at"], "Sun, 06 Nov 1994 09:49:37 GMT");

@@ -9,7 +9,8 @@ use limits::policy::{Class, Limit, Match, Policy};
 /// What can be read of a request while its headers are there. Header values are bytes: callers send
 /// anything.
 pub trait Request {
-    fn header(&self, name: &str) -> Option<Vec<u8>>;
+    /// The first field of that name.
+    fn header(&self, name: &str) -> Option<&[u8]>;
     /// First URI SAN of the peer's certificate, if the connection has one.
     fn principal(&self) -> Option<Vec<u8>>;
 }
@@ -26,8 +27,7 @@ pub struct Found {
 /// Finds the limit of a request and its class, or `None` when the policy does not speak of it.
 pub fn find(policy: &Policy, request: &impl Request) -> Option<Found> {
     let authority = request.header(":authority")?;
-    let host = host(&authority);
-    let mut rest: Option<(Vec<u8>, Vec<u8>)> = None;
+    let host = host(authority);
     let index = policy.limits.iter().position(|limit| {
         let known = |name: &String| name.as_bytes().eq_ignore_ascii_case(host);
         if !limit.matches.hosts.iter().any(known) {
@@ -36,11 +36,8 @@ pub fn find(policy: &Policy, request: &impl Request) -> Option<Found> {
         if limit.matches.path_prefixes.is_empty() && limit.matches.methods.is_empty() {
             return true;
         }
-        let (path, method) = rest.get_or_insert_with(|| {
-            let read = |name| request.header(name).unwrap_or_default();
-            (read(":path"), read(":method"))
-        });
-        path_and_method(&limit.matches, path, method)
+        let read = |name| request.header(name).unwrap_or_default();
+        path_and_method(&limit.matches, read(":path"), read(":method"))
     })?;
     let limit = policy.limits.get(index)?;
     let (class, claim_refused) = class(limit, request);
@@ -106,9 +103,9 @@ mod tests {
     }
 
     impl Request for Fake {
-        fn header(&self, name: &str) -> Option<Vec<u8>> {
+        fn header(&self, name: &str) -> Option<&[u8]> {
             self.looked_at.borrow_mut().push(name.to_owned());
-            self.headers.get(name).cloned()
+            self.headers.get(name).map(Vec::as_slice)
         }
 
         fn principal(&self) -> Option<Vec<u8>> {

@@ -9,15 +9,13 @@ use limits::{
     retry_after::{self, Said},
 };
 
+use crate::pairs::Pairs;
+
 /// The pause a throttled reply asks for, from its header fields in any order.
-pub fn pause(
-    headers: &[(String, Vec<u8>)],
-    wall_now: Micros,
-    throttle: &Throttle,
-) -> (Micros, Said) {
+pub fn pause(headers: &Pairs, wall_now: Micros, throttle: &Throttle) -> (Micros, Said) {
     let named = |wanted: &'static str| {
-        let fields = headers.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(wanted));
-        fields.map(|(_, value)| value.as_slice())
+        let fields = headers.iter().filter(move |(name, _)| *name == wanted.as_bytes());
+        fields.map(|(_, value)| value)
     };
     retry_after::pause(named("retry-after"), named("date").next(), wall_now, throttle)
 }

@@ -23,6 +23,8 @@ const WATCHDOG: Micros = Micros::from_millis(50);
 /// The answer to whoever was not granted and told no time: cannot happen.
 const NO_WAIT: Micros = Micros::from_millis(100);
 
+/// Refusals that wait for the next turn.
+const DEFERRED_MAX: usize = 4_096;
 const NO_WAY: &str = "there is no way to it";
 const NO_ANSWER: &str = "no usable answer in time";
 
@@ -79,6 +81,8 @@ pub struct Worker {
     lanes: Vec<Lane>,
     calls: BTreeMap<u32, Sent>,
     reports: Reports,
+    /// Refused, and to be told so in the next turn.
+    deferred: Vec<Settled>,
     /// Streams have been seen: this is no main thread, whose calls may go nowhere.
     serves: bool,
     gateway: String,
@@ -95,6 +99,7 @@ impl Worker {
                 .collect(),
             calls: BTreeMap::new(),
             reports: Reports::default(),
+            deferred: Vec::new(),
             serves: false,
             gateway,
         }
@@ -109,7 +114,7 @@ impl Worker {
         now: Micros,
     ) -> Admission {
         self.serves = true;
-        match self.gates.get(limit) {
+        match self.gates.get_mut(limit) {
             Some(gate) => gate.admit(host, class, now),
             None => broken(host, limit),
         }
@@ -124,10 +129,21 @@ impl Worker {
         Ok(lane.call().is_none())
     }
 
+    /// Lets a refusal be told in the next turn. A reply in the turn in which the request's headers
+    /// came, before its body was read, makes Envoy close an HTTP/1 connection: each refused sender
+    /// would have to connect again.
+    pub fn defer(&mut self, refusal: Settled) -> Result<(), Settled> {
+        if self.deferred.len() >= DEFERRED_MAX {
+            return Err(refusal);
+        }
+        self.deferred.push(refusal);
+        Ok(())
+    }
+
     /// Makes the calls that are due: one for each limit for which someone waits and none is on its
     /// way, and the reports. Returns who was settled without one.
     pub fn ask(&mut self, host: &impl Host, config: &Config, now: Micros) -> Vec<Settled> {
-        let mut settled = Vec::new();
+        let mut settled = std::mem::take(&mut self.deferred);
         for limit in 0..self.lanes.len() {
             if self.lanes.get(limit).is_some_and(|lane| lane.call().is_none() && !lane.is_empty()) {
                 self.ask_one(host, config, limit, now, &mut settled);
@@ -146,7 +162,7 @@ impl Worker {
         settled: &mut Vec<Settled>,
     ) {
         let (Some(gate), Some(lane), Some(policy)) =
-            (self.gates.get(limit), self.lanes.get_mut(limit), config.policy.limits.get(limit))
+            (self.gates.get_mut(limit), self.lanes.get_mut(limit), config.policy.limits.get(limit))
         else {
             return;
         };
@@ -225,7 +241,7 @@ impl Worker {
     }
 
     fn learn(&mut self, host: &impl Host, limit: usize, answer: &calls::Answer, now: Micros) {
-        let Some(gate) = self.gates.get(limit) else {
+        let Some(gate) = self.gates.get_mut(limit) else {
             return;
         };
         if gate.learn(host, &answer.known, answer.penalty, now) {
@@ -263,7 +279,7 @@ impl Worker {
 
     fn failed(&mut self, host: &impl Host, limit: usize, now: Micros, why: &str) {
         host.count(limit, OfLimit::CallsFailed);
-        if self.gates.get(limit).is_some_and(|gate| gate.failed(host, now)) {
+        if self.gates.get_mut(limit).is_some_and(|gate| gate.failed(host, now)) {
             host.count(limit, OfLimit::BreakerOpened);
             host.say(&format!("the decider is unreachable ({why}); sending on the own share"));
         }
@@ -271,7 +287,8 @@ impl Worker {
 
     /// Everybody who waits is settled without the decider, on the own share.
     fn release(&mut self, host: &impl Host, limit: usize, now: Micros, settled: &mut Vec<Settled>) {
-        let (Some(gate), Some(lane)) = (self.gates.get(limit), self.lanes.get_mut(limit)) else {
+        let (Some(gate), Some(lane)) = (self.gates.get_mut(limit), self.lanes.get_mut(limit))
+        else {
             return;
         };
         for (class, waiter) in lane.clear() {
@@ -292,7 +309,7 @@ impl Worker {
             settled.append(&mut self.answered(host, config, token, None, now));
         }
         for (limit, policy) in config.policy.limits.iter().enumerate() {
-            if !self.gates.get(limit).is_some_and(|gate| gate.claim_probe(host, now)) {
+            if !self.gates.get_mut(limit).is_some_and(|gate| gate.claim_probe(host, now)) {
                 continue;
             }
             host.count(limit, OfLimit::Probes);
@@ -324,7 +341,7 @@ impl Worker {
         id: String,
         now: Micros,
     ) -> Micros {
-        let Some(gate) = self.gates.get(limit) else {
+        let Some(gate) = self.gates.get_mut(limit) else {
             return pause;
         };
         let until = gate.pause(host, pause, now);

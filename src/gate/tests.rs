@@ -48,7 +48,7 @@ fn refused(ms: u64, reason: Reason) -> Admission {
 
 #[test]
 fn a_refusal_is_remembered_until_its_time_and_for_its_class_only() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     gate.learn(&map, &marketing_waits(14), Micros::ZERO, NOW);
     assert_eq!(gate.admit(&map, MARKETING, after(0)), refused(14, Reason::ClassRate));
     assert_eq!(gate.admit(&map, MARKETING, after(13)), refused(1, Reason::ClassRate));
@@ -58,7 +58,7 @@ fn a_refusal_is_remembered_until_its_time_and_for_its_class_only() {
 
 #[test]
 fn a_long_refusal_is_asked_again_after_a_second_but_told_in_full() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     gate.learn(&map, &marketing_waits(60_000), Micros::ZERO, NOW);
     assert_eq!(gate.admit(&map, MARKETING, after(999)), refused(59_001, Reason::ClassRate));
     assert_eq!(gate.admit(&map, MARKETING, after(1_000)), Admission::Ask);
@@ -66,7 +66,7 @@ fn a_long_refusal_is_asked_again_after_a_second_but_told_in_full() {
 
 #[test]
 fn a_refusal_that_was_asked_again_is_remembered_again() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     gate.learn(&map, &marketing_waits(60_000), Micros::ZERO, NOW);
     gate.learn(&map, &marketing_waits(30_000), Micros::ZERO, after(1_000));
     assert_eq!(gate.admit(&map, MARKETING, after(1_001)), refused(29_999, Reason::ClassRate));
@@ -74,7 +74,7 @@ fn a_refusal_that_was_asked_again_is_remembered_again() {
 
 #[test]
 fn an_answer_that_was_overtaken_shortens_nothing() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     gate.learn(&map, &marketing_waits(28), Micros::ZERO, NOW);
     gate.learn(&map, &marketing_waits(14), Micros::ZERO, NOW);
     gate.learn(&map, &marketing_waits(0), Micros::ZERO, NOW);
@@ -83,7 +83,7 @@ fn an_answer_that_was_overtaken_shortens_nothing() {
 
 #[test]
 fn a_pause_stops_every_class_and_is_never_shortened() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     gate.pause(&map, Micros::from_secs(10), NOW);
     assert_eq!(gate.pause(&map, Micros::SECOND, NOW), after(10_000));
     for class in [OTP, MARKETING] {
@@ -94,7 +94,7 @@ fn a_pause_stops_every_class_and_is_never_shortened() {
 
 #[test]
 fn after_a_failure_only_the_own_share_goes_and_one_probe() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     assert!(gate.failed(&map, NOW), "the first one opens");
     assert!(!gate.failed(&map, NOW), "the second one changes nothing");
     assert_eq!(gate.admit(&map, OTP, NOW), Admission::Forward);
@@ -109,7 +109,7 @@ fn after_a_failure_only_the_own_share_goes_and_one_probe() {
 
 #[test]
 fn probes_come_at_least_every_second() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     for _ in 0..100 {
         gate.failed(&map, NOW);
     }
@@ -118,7 +118,7 @@ fn probes_come_at_least_every_second() {
 
 #[test]
 fn a_stop_that_the_decider_told_of_holds_when_it_is_gone() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     gate.learn(&map, &[], Micros::from_secs(3), NOW);
     gate.failed(&map, NOW);
     assert_eq!(gate.admit(&map, OTP, after(2_999)), refused(1, Reason::Penalty));
@@ -127,7 +127,7 @@ fn a_stop_that_the_decider_told_of_holds_when_it_is_gone() {
 
 /// Marketing has just been asked for by a worker, `ms` after [`NOW`], and it was due at 14 ms.
 fn claimed_at(ms: u64) -> (Gate, Map) {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     gate.learn(&map, &marketing_waits(14), Micros::ZERO, NOW);
     assert_eq!(gate.admit(&map, MARKETING, after(ms)), Admission::Ask);
     gate.claim(&map, &[0, 3], after(ms));
@@ -137,7 +137,7 @@ fn claimed_at(ms: u64) -> (Gate, Map) {
 #[test]
 fn what_has_just_become_due_is_asked_for_once() {
     // 90/s: the next one is due 11.112 ms later.
-    let (gate, map) = claimed_at(14);
+    let (mut gate, map) = claimed_at(14);
     let wait = Micros(25_112 - 15_000);
     let refused = refuse(wait, Cause::Decided(Reason::ClassRate));
     assert_eq!(gate.admit(&map, MARKETING, after(15)), refused);
@@ -147,14 +147,14 @@ fn what_has_just_become_due_is_asked_for_once() {
 
 #[test]
 fn the_answer_takes_the_place_of_the_claim() {
-    let (gate, map) = claimed_at(14);
+    let (mut gate, map) = claimed_at(14);
     gate.learn(&map, &marketing_waits(3), Micros::ZERO, after(16));
     assert_eq!(gate.admit(&map, MARKETING, after(18)), refused(1, Reason::ClassRate));
     assert_eq!(gate.admit(&map, MARKETING, after(19)), Admission::Ask);
-    let (gate, map) = claimed_at(14);
+    let (mut gate, map) = claimed_at(14);
     gate.learn(&map, &marketing_waits(0), Micros::ZERO, after(16));
     assert_eq!(gate.admit(&map, MARKETING, after(16)), Admission::Ask, "one more could go");
-    let (gate, map) = claimed_at(14);
+    let (mut gate, map) = claimed_at(14);
     gate.failed(&map, after(16));
     assert_eq!(gate.admit(&map, MARKETING, after(16)), Admission::Forward, "no answer will come");
 }
@@ -162,15 +162,25 @@ fn the_answer_takes_the_place_of_the_claim() {
 #[test]
 fn what_has_been_idle_is_claimed_by_nobody() {
     // More than one of the burst is there by then: the next worker may get it.
-    let (gate, map) = claimed_at(26);
+    let (mut gate, map) = claimed_at(26);
     assert_eq!(gate.admit(&map, MARKETING, after(26)), Admission::Ask);
 }
 
 #[test]
 fn the_end_of_a_stop_is_claimed_by_nobody() {
-    let (gate, map) = (gate(), Map::default());
+    let (mut gate, map) = (gate(), Map::default());
     let stopped = Known { wait: Micros::from_millis(14), reason: Some(Reason::Penalty) };
     gate.learn(&map, &[stopped, stopped], Micros::from_millis(14), NOW);
     gate.claim(&map, &[1, 1], after(14));
     assert_eq!(gate.admit(&map, OTP, after(14)), Admission::Ask);
+}
+
+#[test]
+fn one_look_serves_a_millisecond_and_no_longer() {
+    let (mut gate, map) = (gate(), Map::default());
+    let mut other = gate.clone();
+    assert_eq!(gate.admit(&map, OTP, NOW), Admission::Ask);
+    other.pause(&map, Micros::SECOND, NOW);
+    assert_eq!(gate.admit(&map, OTP, NOW.plus(Micros(999))), Admission::Ask, "not looked again");
+    assert_eq!(gate.admit(&map, OTP, after(1)), refused(999, Reason::Penalty));
 }

@@ -3,15 +3,10 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use limits::Micros;
-use proxy_wasm::hostcalls;
+use proxy_wasm::{hostcalls, types::MapType};
 
 use super::plugin::Plugin;
-use crate::{
-    gate::SharedData,
-    metrics::OfLimit,
-    refusal::{self, Headers},
-    worker::Host,
-};
+use crate::{gate::SharedData, metrics::OfLimit, pairs::Pairs, refusal, worker::Host};
 
 /// Counts the queues of this process, so that each worker gets a name of its own.
 const QUEUES_KEY: &str = "weir.queues";
@@ -28,6 +23,7 @@ unsafe extern "C" {
 unsafe extern "C" {
     fn proxy_set_effective_context(context: u32) -> u32;
     fn proxy_continue_stream(stream_type: u32) -> u32;
+    fn proxy_get_header_map_pairs(map: MapType, data: *mut *mut u8, size: *mut usize) -> u32;
     fn proxy_send_local_response(
         status: u32,
         details: *const u8,
@@ -68,8 +64,8 @@ pub fn resume_request() {
 }
 
 /// Answers the stream of the effective context: 429, and RESOURCE_EXHAUSTED if it speaks gRPC.
-pub fn reply(headers: &Headers, body: &[u8]) {
-    let headers = serialise(headers);
+/// `headers` are written as [`crate::pairs::write`] does.
+pub fn reply(headers: &[u8], body: &[u8]) {
     // SAFETY: the host copies from addresses and lengths of live slices and keeps none.
     unsafe {
         proxy_send_local_response(
@@ -83,6 +79,19 @@ pub fn reply(headers: &Headers, body: &[u8]) {
             refusal::GRPC_STATUS,
         )
     };
+}
+
+/// All header fields of a map that is there in this phase; empty when it is not.
+pub fn headers(map: MapType) -> Pairs {
+    let (mut data, mut size) = (std::ptr::null_mut(), 0);
+    // SAFETY: the host writes an address and a length to places that are valid for them; the memory
+    // there was allocated for it by the SDK's `Vec`, with that length as its capacity, and is ours now.
+    unsafe {
+        if proxy_get_header_map_pairs(map, &raw mut data, &raw mut size) != 0 || data.is_null() {
+            return Pairs::default();
+        }
+        Pairs::of(Vec::from_raw_parts(data, size, size))
+    }
 }
 
 /// What the worker sees of Envoy.
@@ -143,17 +152,4 @@ pub fn queue_number() -> Option<u32> {
         }
     }
     None
-}
-
-/// The host's format of a list of pairs: count, sizes, then texts with a zero byte after each.
-fn serialise(pairs: &[(&str, String)]) -> Vec<u8> {
-    let size = |text: &str| u32::try_from(text.len()).unwrap_or(0).to_le_bytes();
-    let mut bytes = u32::try_from(pairs.len()).unwrap_or(0).to_le_bytes().to_vec();
-    for (name, value) in pairs {
-        bytes.extend(size(name).into_iter().chain(size(value)));
-    }
-    for text in pairs.iter().flat_map(|(name, value)| [*name, value]) {
-        bytes.extend(text.bytes().chain([0]));
-    }
-    bytes
 }

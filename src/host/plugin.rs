@@ -9,14 +9,15 @@ use proxy_wasm::{
 };
 
 use super::envoy::{
-    Envoy, increment, monotonic, queue_number, reply, resume_request, set_effective_context, wall,
+    Envoy, headers, increment, monotonic, queue_number, reply, resume_request,
+    set_effective_context, wall,
 };
 use crate::{
     config::Config,
     exchange::State,
     gate::Refused,
     metrics::{Metrics, OfClass, OfLimit},
-    refusal, throttle,
+    pairs, refusal, throttle,
     worker::{Host, Settled, Verdict, Worker},
 };
 
@@ -32,6 +33,17 @@ pub struct Plugin {
     /// Makes ids of reports unique, with a number for each.
     nonce: String,
     reports: Cell<u64>,
+    /// The last refusal as it was sent: in a flood many are the same.
+    refusal: RefCell<Option<Refusal>>,
+}
+
+/// A refusal, ready to be sent.
+struct Refusal {
+    limit: usize,
+    class: usize,
+    refused: Refused,
+    headers: Vec<u8>,
+    body: Vec<u8>,
 }
 
 impl Plugin {
@@ -47,7 +59,8 @@ impl Plugin {
         let worker = RefCell::new(Worker::new(&config, gateway));
         let nonce = format!("{:x}-{number:x}", wall().0);
         let (woken, reports) = (Cell::new(false), Cell::new(0));
-        Some(Self { root, config, metrics, worker, queue, woken, nonce, reports })
+        let refusal = RefCell::default();
+        Some(Self { root, config, metrics, worker, queue, woken, nonce, reports, refusal })
     }
 
     /// Has the root called in the next turn of this worker's event loop.
@@ -103,23 +116,41 @@ impl Plugin {
     pub fn refuse(&self, limit: usize, class: usize, refused: Refused, waited: Micros) {
         increment(self.metrics.of_class(limit, class, OfClass::Refused(refused.cause)));
         self.tag(limit, class, refused.cause.name(), waited);
-        let Some(policy) = self.config.policy.limits.get(limit) else {
-            return;
-        };
-        let name = policy.classes.get(class).map_or("", |class| class.name.as_str());
+        // Callers are told whole milliseconds.
+        let wait = Micros::from_millis(refused.wait.ceil_millis());
+        let refused = Refused { wait, ..refused };
+        let Ok(mut last) = self.refusal.try_borrow_mut() else { return };
+        let same =
+            |last: &Refusal| (last.limit, last.class, last.refused) == (limit, class, refused);
+        if !last.as_ref().is_some_and(same) {
+            *last = self.refusal(limit, class, refused);
+        }
+        if let Some(Refusal { headers, body, .. }) = last.as_ref() {
+            reply(headers, body);
+        }
+    }
+
+    fn refusal(&self, limit: usize, class: usize, refused: Refused) -> Option<Refusal> {
+        let policy = self.config.policy.limits.get(limit)?;
+        let name = &policy.classes.get(class)?.name;
         let mut headers = vec![("content-type", "application/problem+json".to_owned())];
         headers.append(&mut refusal::headers(policy, refused.wait));
-        let body = refusal::body(policy, name, refused, wall());
-        reply(&headers, &body);
+        let body = refusal::body(policy, name, refused, wall);
+        Some(Refusal { limit, class, refused, headers: pairs::write(&headers), body })
     }
 
     /// For access logs: `%FILTER_STATE(wasm.weir_class:PLAIN)%` and so on.
     fn tag(&self, limit: usize, class: usize, reason: &str, waited: Micros) {
         let classes = self.config.policy.limits.get(limit).map(|limit| &limit.classes);
         let name = classes.and_then(|classes| classes.get(class)).map_or("", |c| c.name.as_str());
-        let wait = (waited.0 / 1_000).to_string();
-        for (key, value) in [("weir_class", name), ("weir_reason", reason), ("weir_wait", &wait)] {
+        let set = |key, value: &str| {
             let _ = hostcalls::set_property(vec![key], Some(value.as_bytes()));
+        };
+        set("weir_class", name);
+        set("weir_reason", reason);
+        // What did not wait needs no third call: most of a flood.
+        if !waited.is_zero() {
+            set("weir_wait", &(waited.0 / 1_000).to_string());
         }
     }
 
@@ -129,7 +160,7 @@ impl Plugin {
             return;
         };
         let envoy = Envoy(self);
-        let headers = hostcalls::get_map_bytes(MapType::HttpResponseHeaders).unwrap_or_default();
+        let headers = headers(MapType::HttpResponseHeaders);
         let (pause, said) = throttle::pause(&headers, wall(), &limit.throttle);
         envoy.count(index, OfLimit::Throttled);
         if said == Said::Invalid {
@@ -144,7 +175,8 @@ impl Plugin {
         };
         self.wake();
         log::warn!("limit {}: the provider refused, everyone stops for {left}", limit.name);
-        for (name, _) in headers.iter().filter(|(name, _)| refusal::is_throttle_header(name)) {
+        let names = headers.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok());
+        for name in names.filter(|name| refusal::is_throttle_header(name)) {
             let _ = hostcalls::remove_map_value(MapType::HttpResponseHeaders, name);
         }
         let status = (":status", "429".to_owned());

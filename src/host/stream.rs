@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use limits::Micros;
+use limits::{Micros, policy::Limit};
 use proxy_wasm::{
     hostcalls,
     traits::{Context, HttpContext},
@@ -10,7 +10,7 @@ use proxy_wasm::{
 };
 
 use super::{
-    envoy::{Envoy, monotonic},
+    envoy::{Envoy, headers, monotonic},
     plugin::Plugin,
 };
 use crate::{
@@ -18,9 +18,12 @@ use crate::{
     gate::{Admission, Cause, Refused},
     lane::Waiter,
     metrics::OfLimit,
+    pairs::Pairs,
     request::{self, Found, Request},
-    worker::Host,
+    worker::{Host, Settled, Verdict, Worker},
 };
+
+const FULL: Refused = Refused { wait: Micros::SECOND, cause: Cause::QueueFull };
 
 /// One request.
 pub struct Stream {
@@ -36,11 +39,9 @@ impl Stream {
     }
 }
 
-struct RequestHeaders;
-
-impl Request for RequestHeaders {
-    fn header(&self, name: &str) -> Option<Vec<u8>> {
-        hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name).ok().flatten()
+impl Request for Pairs {
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.first(name)
     }
 
     fn principal(&self) -> Option<Vec<u8>> {
@@ -49,36 +50,44 @@ impl Request for RequestHeaders {
 }
 
 impl HttpContext for Stream {
-    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
+    fn on_http_request_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
         let Some(plugin) = &self.plugin else {
             return Action::Continue;
         };
         let policy = &plugin.config.policy;
-        self.found = request::find(policy, &RequestHeaders);
-        let Some(Found { limit, class, claim_refused }) = self.found else {
+        let headers = headers(MapType::HttpRequestHeaders);
+        self.found = request::find(policy, &headers);
+        let Some(found) = self.found else {
             self.state.set(State::Unmatched);
             return Action::Continue;
         };
-        let envoy = Envoy(plugin);
+        let (Found { limit, class, claim_refused }, envoy) = (found, Envoy(plugin));
         if claim_refused {
             envoy.count(limit, OfLimit::ClaimsRefused);
         }
-        match self.admit(plugin, limit, class) {
-            Admission::Refuse(refused) => {
-                self.state.set(State::Refused);
-                plugin.refuse(limit, class, refused, Micros::ZERO);
-                Action::Pause
-            }
+        let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
+            return self.refuse(plugin, found, FULL);
+        };
+        let now = monotonic();
+        match worker.admit(&envoy, limit, class, now) {
+            Admission::Refuse(refused) if end_of_stream => self.refuse(plugin, found, refused),
+            Admission::Refuse(refused) => self.defer(plugin, &mut worker, found, refused, now),
             Admission::Forward => {
                 self.state.set(State::Forwarded);
-                strip(policy.limits.get(limit).map(|limit| limit.priority.header.as_str()));
+                strip(&headers, policy.limits.get(limit));
                 plugin.forward(limit, class, false, Micros::ZERO);
                 Action::Continue
             }
-            Admission::Ask => {
-                strip(policy.limits.get(limit).map(|limit| limit.priority.header.as_str()));
-                Action::Pause
-            }
+            Admission::Ask => match worker.join(limit, class, self.wait(now)) {
+                Ok(due) => {
+                    if due {
+                        plugin.wake();
+                    }
+                    strip(&headers, policy.limits.get(limit));
+                    Action::Pause
+                }
+                Err(_) => self.refuse(plugin, found, FULL),
+            },
         }
     }
 
@@ -102,35 +111,48 @@ impl HttpContext for Stream {
 }
 
 impl Stream {
-    /// Where the request goes; on [`Admission::Ask`] it waits in its worker's lane.
-    fn admit(&self, plugin: &Plugin, limit: usize, class: usize) -> Admission {
-        const FULL: Refused = Refused { wait: Micros::SECOND, cause: Cause::QueueFull };
-        let now = monotonic();
-        let Ok(mut worker) = plugin.worker.try_borrow_mut() else {
-            return Admission::Refuse(FULL);
-        };
-        let admission = worker.admit(&Envoy(plugin), limit, class, now);
-        if admission != Admission::Ask {
-            return admission;
-        }
+    /// The stream waits to be settled in a root callback.
+    fn wait(&self, now: Micros) -> Waiter {
         self.state.set(State::Waiting);
-        let waiter = Waiter { stream: self.id, since: now, state: self.state.clone() };
-        match worker.join(limit, class, waiter) {
-            Ok(due) => {
-                if due {
-                    plugin.wake();
-                }
-                admission
+        Waiter { stream: self.id, since: now, state: self.state.clone() }
+    }
+
+    fn refuse(&self, plugin: &Plugin, found: Found, refused: Refused) -> Action {
+        self.state.set(State::Refused);
+        plugin.refuse(found.limit, found.class, refused, Micros::ZERO);
+        Action::Pause
+    }
+
+    fn defer(
+        &self,
+        plugin: &Plugin,
+        worker: &mut Worker,
+        found: Found,
+        refused: Refused,
+        now: Micros,
+    ) -> Action {
+        let Found { limit, class, .. } = found;
+        let verdict = Verdict::Refused(refused);
+        match worker.defer(Settled { limit, class, waiter: self.wait(now), verdict }) {
+            Ok(()) => {
+                plugin.wake();
+                Action::Pause
             }
-            Err(_) => Admission::Refuse(FULL),
+            Err(_) => self.refuse(plugin, found, refused),
         }
     }
 }
 
 /// Takes from the request what must not reach the provider or make Envoy send it again.
-fn strip(priority: Option<&str>) {
-    for name in STRIPPED.into_iter().chain(priority) {
-        let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, name);
+fn strip(headers: &Pairs, limit: Option<&Limit>) {
+    let priority = limit.map_or("", |limit| limit.priority.header.as_str());
+    let ours = |name: &[u8]| {
+        name == priority.as_bytes() || STRIPPED.iter().any(|known| known.as_bytes() == name)
+    };
+    for (name, _) in headers.iter().filter(|(name, _)| ours(name)) {
+        if let Ok(name) = std::str::from_utf8(name) {
+            let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, name);
+        }
     }
     let (name, value) = MAX_RETRIES;
     let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value));

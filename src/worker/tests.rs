@@ -299,3 +299,14 @@ fn a_main_thread_makes_no_calls() {
     bench.tick();
     assert_eq!(bench.asked().len(), 0);
 }
+
+#[test]
+fn a_deferred_refusal_is_told_in_the_next_turn() {
+    let mut bench = Bench::new();
+    let state = Rc::new(Cell::new(State::Waiting));
+    let waiter = Waiter { stream: 1, since: bench.now, state };
+    let verdict = refused(14, Reason::ClassRate);
+    bench.worker.defer(Settled { limit: 0, class: MARKETING, waiter, verdict }).unwrap();
+    assert_eq!(bench.ask(), [(1, verdict)]);
+    assert_eq!(bench.ask(), []);
+}
