@@ -6,6 +6,7 @@
 mod bench;
 mod cargo;
 mod demo;
+mod lab;
 mod mutants;
 mod paths;
 mod run;
@@ -40,6 +41,8 @@ enum Command {
     Setup,
     /// The evening of the incident with every sender design, and with Weir; writes target/demo/report.html.
     Demo(demo::Args),
+    /// Every way in which providers count × every sender design; --write puts it into docs/lab.md.
+    Lab(lab::Args),
     /// Check everything: tidy, unit tests, end-to-end tests with real Envoys and a real Redis.
     Test(test::Args),
     /// Check formatting, lints, sizes, words, and that paths named in the docs exist.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Mutants(args) => mutants::run(&args),
         Command::Setup => setup::all().map(drop),
         Command::Demo(args) => demo::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Test(args) => test::run(&args),
         Command::Tidy => tidy::check_all(),
         Command::Up(args) => up::run(&args),

@@ -77,8 +77,8 @@ impl Design {
                  from zero; and each refusal is tried again at once, so one mistake becomes four."
             }
             Self::CountFirst => {
-                "The count is exact, but it starts from zero every second: 100 at the end of one \
-                 and 100 at the start of the next are 200 within a moment."
+                "The count is exact, but it starts from zero every second: what goes at the end of \
+                 one second and at the start of the next is too much for a second laid between."
             }
             Self::TokenBucket => {
                 "What was saved in a quiet time is spent at once, on top of the full rate; and \

@@ -25,8 +25,19 @@ pub struct Report {
     pub max_in_any_1s: u64,
     pub suspended_after_s: Option<f64>,
     /// Messages that were accepted more than once, by the `id` in their bodies.
-    pub accepted_twice: Option<u64>,
+    pub accepted_twice: u64,
+    pub max_in_flight: u64,
+    pub windows: Vec<WindowReport>,
     pub by_class: BTreeMap<String, ClassReport>,
+}
+
+/// One of the model's quotas.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct WindowReport {
+    pub kind: String,
+    pub limit: u64,
+    /// What arrived in any interval of its length; a kind without a length has none.
+    pub max_in_any: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

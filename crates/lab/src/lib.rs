@@ -22,7 +22,7 @@ mod sender;
 mod summary;
 
 pub use design::{CONTRACT_PER_S, Design, Pod, roster};
-pub use judge::{Arrival, Judge, Report};
+pub use judge::{Arrival, Judge, Report, WindowReport};
 pub use load::Load;
 pub use relay::Relay;
 pub use replay::{Accounts, OtpWait, Outcome, ReplayError, Site, Tenth, Trial, replay};

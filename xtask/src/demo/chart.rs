@@ -115,6 +115,7 @@ fn arrivals<'a>(area: &Area<'a>, outcome: &Outcome, seconds: f64) -> Drawn<'a> {
         .light_line_style(TRANSPARENT)
         .axis_style(INK)
         .label_style(text(11, &INK))
+        .x_labels(6)
         .y_labels(6)
         .y_label_formatter(&|y| format!("{y:.0}"))
         .x_label_formatter(&|x| format!("{x:.0} s"))
@@ -169,6 +170,7 @@ fn waits<'a>(area: &Area<'a>, outcome: &Outcome, seconds: f64) -> Drawn<'a> {
         .light_line_style(TRANSPARENT)
         .axis_style(INK)
         .label_style(text(11, &INK))
+        .x_labels(6)
         .y_labels(5)
         .y_label_formatter(&|ms| match *ms {
             ..1_000.0 => format!("{ms:.0} ms"),

@@ -62,7 +62,10 @@ impl Report {
             load: setting.load.name(),
             seconds: setting.lasting.as_secs(),
             jitter_ms: setting.jitter.as_millis() as u64,
-            shown: format!("each figure is the worst of {} runs", setting.repetitions),
+            shown: match setting.repetitions {
+                1 => "each figure is that of one run".to_owned(),
+                several => format!("each figure is the worst of {several} runs"),
+            },
             contract_per_s: CONTRACT_PER_S,
             runs: runs.collect(),
             repetitions,

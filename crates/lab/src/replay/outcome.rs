@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use crate::judge::{Arrival, Report};
+use crate::judge::{Arrival, Report, WindowReport};
 use crate::summary::percentile;
 
 #[derive(Debug, Clone)]
@@ -12,6 +12,9 @@ pub struct Outcome {
     pub refused: u64,
     pub max_in_any_1s: u64,
     pub suspended_after_s: Option<f64>,
+    pub max_in_flight: u64,
+    /// The model's quotas, and how full they were.
+    pub windows: Vec<WindowReport>,
     /// Accepted by the provider, by class.
     pub otp_sent: u64,
     pub marketing_sent: u64,
@@ -73,8 +76,10 @@ impl Outcome {
             refused: report.refused,
             max_in_any_1s: report.max_in_any_1s,
             suspended_after_s: report.suspended_after_s,
+            max_in_flight: report.max_in_flight,
             otp_sent: sent("otp"),
             marketing_sent: sent("marketing"),
+            windows: report.windows,
             otp_waits: ledger.otps(),
             tenths: tenths(lasting, arrivals),
             accounts: Accounts {
@@ -82,7 +87,7 @@ impl Outcome {
                 acknowledged: ledger.acknowledged_in_all(),
                 queued: queued as u64,
                 accepted: finally.accepted,
-                accepted_twice: finally.accepted_twice.unwrap_or(0),
+                accepted_twice: finally.accepted_twice,
             },
         }
     }

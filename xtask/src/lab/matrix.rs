@@ -1,0 +1,112 @@
+//! The matrix as a table, for the terminal and for docs/lab.md.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use lab::{Design, Outcome};
+
+use super::Cell;
+use super::models::Model;
+use crate::paths;
+
+const BEGIN: &str = "<!-- cargo xtask lab: begin -->";
+const END: &str = "<!-- cargo xtask lab: end -->";
+
+pub fn for_terminal(models: &[&'static Model], designs: &[Design], cells: &[Cell]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED);
+    table.set_header(std::iter::once("provider").chain(designs.iter().map(|d| d.name())));
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for model in models {
+        let row = designs.iter().map(|design| cell(cells, model, *design));
+        table.add_row(std::iter::once(model.name.to_owned()).chain(row));
+    }
+    table
+}
+
+pub fn markdown(
+    models: &[&'static Model],
+    designs: &[Design],
+    cells: &[Cell],
+    command: &str,
+    seconds: u64,
+) -> String {
+    let mut text =
+        format!("Made by `{command}`; one run of {seconds} s in each cell.\n\n| provider |");
+    let names = designs.iter().map(|design| format!(" {} |", design.name()));
+    text.extend(names);
+    text.push_str("\n|---|");
+    text.push_str(&"--:|".repeat(designs.len()));
+    for model in models {
+        let counts = model.counts(seconds);
+        // Writing into a String cannot fail.
+        let _ = write!(text, "\n| `{}`: {counts} |", model.name);
+        for design in designs {
+            let mut shown = cell(cells, model, *design);
+            if let (Design::Weir, Some(_)) = (design, model.not_built) {
+                shown.push_str(" ¹");
+            }
+            let _ = write!(text, " {shown} |");
+        }
+    }
+    let needs: Vec<String> = models
+        .iter()
+        .filter_map(|model| Some(format!("`{}` needs {}", model.name, model.not_built?)))
+        .collect();
+    if !needs.is_empty() {
+        let _ =
+            write!(text, "\n\n¹ Not promised: {}, which Weir does not have yet.", needs.join(", "));
+    }
+    text.push('\n');
+    text
+}
+
+fn cell(cells: &[Cell], model: &Model, design: Design) -> String {
+    let found = cells.iter().find(|cell| cell.model.name == model.name && cell.design == design);
+    found.map_or_else(String::new, |cell| shown(&cell.outcome))
+}
+
+fn shown(outcome: &Outcome) -> String {
+    match fullest(outcome) {
+        Some((most, limit)) => format!("{} ({most}/{limit})", refusals(outcome)),
+        None => refusals(outcome),
+    }
+}
+
+/// How many, or when the account was stopped: later refusals tell nothing of the design.
+pub fn refusals(outcome: &Outcome) -> String {
+    match outcome.suspended_after_s {
+        Some(after) => format!("stopped at {after:.1} s"),
+        None => outcome.refused.to_string(),
+    }
+}
+
+/// What was in the window that was fullest for its limit.
+fn fullest(outcome: &Outcome) -> Option<(u64, u64)> {
+    let full = outcome.windows.iter().filter_map(|window| {
+        let most = match window.kind.as_str() {
+            "concurrency" => outcome.max_in_flight,
+            // What flows out meanwhile makes the number in an interval meaningless.
+            "leaky" => return None,
+            _ => window.max_in_any?,
+        };
+        Some((most, window.limit))
+    });
+    // most ÷ limit, without division.
+    full.max_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)))
+}
+
+/// Replaces what stands between the marks.
+pub fn put_into(file: &Path, table: &str) -> Result<()> {
+    let name = paths::shown(file);
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {name}"))?;
+    let marked = || format!("{name} has no lines `{BEGIN}` and `{END}`");
+    let (before, rest) = text.split_once(BEGIN).with_context(marked)?;
+    let (_, after) = rest.split_once(END).with_context(marked)?;
+    std::fs::write(file, format!("{before}{BEGIN}\n{table}{END}{after}"))
+        .with_context(|| format!("cannot write {name}"))
+}
