@@ -26,7 +26,6 @@ pub struct Report {
     pub suspended_after_s: Option<f64>,
     /// Messages that were accepted more than once, by the `id` in their bodies.
     pub accepted_twice: u64,
-    pub max_in_flight: u64,
     pub windows: Vec<WindowReport>,
     pub by_class: BTreeMap<String, ClassReport>,
 }

@@ -20,6 +20,8 @@ mod replay;
 mod schedule;
 mod sender;
 mod summary;
+#[cfg(test)]
+mod testing;
 
 pub use design::{CONTRACT_PER_S, Design, Pod, roster};
 pub use judge::{Arrival, Judge, Report, WindowReport};

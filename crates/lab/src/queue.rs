@@ -36,6 +36,7 @@ pub(crate) struct Queue {
     stream: String,
     redeliveries: String,
     consumer: String,
+    visibility: Duration,
     connection: MultiplexedConnection,
     take_due: Script,
     nack: Script,
@@ -55,6 +56,7 @@ impl Queue {
             redeliveries: format!("redeliveries:{{{class}}}"),
             stream,
             consumer: consumer.to_owned(),
+            visibility: VISIBILITY,
             connection,
             take_due: Script::new(include_str!("../lua/take_due.lua")),
             nack: Script::new(include_str!("../lua/nack.lua")),
@@ -75,7 +77,7 @@ impl Queue {
             .key(&self.redeliveries)
             .arg(GROUP)
             .arg(&self.consumer)
-            .arg(VISIBILITY.as_millis() as u64)
+            .arg(self.visibility.as_millis() as u64)
             .invoke_async(&mut self.connection)
             .await?;
         if let [id, number] = &again[..] {
@@ -126,5 +128,63 @@ fn message(id: &str, number: &str) -> RedisResult<Message> {
             format!("{id} has {number:?}"),
         )
             .into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::RedisServer;
+
+    const NOT_AT_ALL: Duration = Duration::ZERO;
+    const A_MOMENT: Duration = Duration::from_millis(60);
+
+    async fn two_consumers(redis: &RedisServer) -> [Queue; 2] {
+        let open = |consumer| Queue::open(redis.url(), "otp", consumer);
+        [open("one").await.unwrap(), open("other").await.unwrap()]
+    }
+
+    #[tokio::test]
+    async fn a_message_is_taken_once_and_gone_when_acknowledged() {
+        let redis = RedisServer::start().await;
+        let [mut one, mut other] = two_consumers(&redis).await;
+        one.push(7).await.unwrap();
+        let taken = one.take(NOT_AT_ALL).await.unwrap().unwrap();
+        assert_eq!(taken.number, 7);
+        assert!(other.take(NOT_AT_ALL).await.unwrap().is_none());
+        assert_eq!(other.len().await.unwrap(), 1);
+        one.ack(&taken).await.unwrap();
+        assert_eq!(other.len().await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_message_given_back_comes_again_when_due_and_not_before() {
+        let redis = RedisServer::start().await;
+        let [mut one, mut other] = two_consumers(&redis).await;
+        one.push(7).await.unwrap();
+        let taken = one.take(NOT_AT_ALL).await.unwrap().unwrap();
+        one.nack(&taken, A_MOMENT).await.unwrap();
+        assert!(other.take(NOT_AT_ALL).await.unwrap().is_none());
+        // Nothing new comes: this blocks for longer than the message has to wait.
+        assert!(other.take(A_MOMENT * 2).await.unwrap().is_none());
+        assert_eq!(other.take(NOT_AT_ALL).await.unwrap().unwrap().number, 7);
+        assert!(one.take(NOT_AT_ALL).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_a_dead_sender_held_comes_again_and_what_waits_does_not() {
+        let redis = RedisServer::start().await;
+        let [mut dead, mut other] = two_consumers(&redis).await;
+        other.visibility = A_MOMENT;
+        for number in [1, 2] {
+            dead.push(number).await.unwrap();
+        }
+        let waits = dead.take(NOT_AT_ALL).await.unwrap().unwrap();
+        dead.nack(&waits, VISIBILITY).await.unwrap();
+        dead.take(NOT_AT_ALL).await.unwrap().unwrap();
+        assert!(other.take(A_MOMENT * 2).await.unwrap().is_none());
+        let found = [other.take(NOT_AT_ALL).await.unwrap(), other.take(NOT_AT_ALL).await.unwrap()];
+        let numbers: Vec<usize> = found.into_iter().flatten().map(|taken| taken.number).collect();
+        assert_eq!(numbers, [2]);
     }
 }

@@ -149,3 +149,6 @@ async fn produce(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

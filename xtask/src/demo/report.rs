@@ -28,8 +28,10 @@ pub struct Report {
     pub runs: Vec<Run>,
     /// Every single run.
     pub repetitions: Vec<Run>,
-    /// Those of Weir whose messages are not each accepted once or still in the queue.
+    /// Of Weir's: not each message was accepted once or is still in the queue.
     pub weir_lost_or_doubled: u64,
+    /// Of Weir's, after the run's length.
+    pub weir_refused_later: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -56,8 +58,7 @@ impl Report {
             let same = repetitions.iter().filter(|run| (run.design, run.provider) == pair);
             same.cloned().reduce(Run::worse)
         });
-        let broken = done.iter().filter(|one| one.design == Design::Weir);
-        let broken = broken.filter(|one| !one.outcome.accounts.balance()).count();
+        let weir = || done.iter().filter(|one| one.design == Design::Weir).map(|one| &one.outcome);
         Self {
             load: setting.load.name(),
             seconds: setting.lasting.as_secs(),
@@ -69,7 +70,8 @@ impl Report {
             contract_per_s: CONTRACT_PER_S,
             runs: runs.collect(),
             repetitions,
-            weir_lost_or_doubled: broken as u64,
+            weir_lost_or_doubled: weir().filter(|of| !of.accounts.balance()).count() as u64,
+            weir_refused_later: weir().map(|of| of.refused_later).sum(),
         }
     }
 
@@ -90,6 +92,10 @@ impl Report {
         }
         if self.weir_lost_or_doubled > 0 {
             wrong.push(format!("{} runs lost or doubled messages", self.weir_lost_or_doubled));
+        }
+        if self.weir_refused_later > 0 {
+            let later = self.weir_refused_later;
+            wrong.push(format!("{later} of Weir's requests were refused after the run's length"));
         }
         if !wrong.is_empty() {
             bail!("Weir did not keep the contract: {}", wrong.join("; "));

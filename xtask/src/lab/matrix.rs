@@ -53,13 +53,12 @@ pub fn markdown(
             let _ = write!(text, " {shown} |");
         }
     }
-    let needs: Vec<String> = models
-        .iter()
-        .filter_map(|model| Some(format!("`{}` needs {}", model.name, model.not_built?)))
-        .collect();
-    if !needs.is_empty() {
-        let _ =
-            write!(text, "\n\n¹ Not promised: {}, which Weir does not have yet.", needs.join(", "));
+    let not_built = models.iter().filter_map(|model| Some((model.name, model.not_built?)));
+    for (name, needs) in not_built {
+        let _ = write!(
+            text,
+            "\n\n¹ Not promised: `{name}` needs {needs}, which Weir does not have yet."
+        );
     }
     text.push('\n');
     text
@@ -89,9 +88,8 @@ pub fn refusals(outcome: &Outcome) -> String {
 fn fullest(outcome: &Outcome) -> Option<(u64, u64)> {
     let full = outcome.windows.iter().filter_map(|window| {
         let most = match window.kind.as_str() {
-            "concurrency" => outcome.max_in_flight,
-            // What flows out meanwhile makes the number in an interval meaningless.
-            "leaky" => return None,
+            // What flows out or ends meanwhile makes the number in an interval meaningless.
+            "concurrency" | "leaky" => return None,
             _ => window.max_in_any?,
         };
         Some((most, window.limit))

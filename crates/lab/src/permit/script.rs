@@ -89,3 +89,67 @@ impl Scripted {
         call.invoke_async(&mut self.connection).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::queue::connect;
+    use crate::testing::RedisServer;
+
+    /// Asks 150 times at once: how many were let go, the first wait of the others, and how long all
+    /// of it took.
+    async fn asked(mut limiter: Scripted) -> (u64, u64, Duration) {
+        let start = Instant::now();
+        let (mut went, mut first_wait_us) = (0, 0);
+        for _ in 0..150 {
+            match limiter.ask().await.unwrap() {
+                0 => went += 1,
+                wait_us if first_wait_us == 0 => first_wait_us = wait_us,
+                _ => {}
+            }
+        }
+        (went, first_wait_us, start.elapsed())
+    }
+
+    /// At once, and what the time that it took has earned at `per_s`.
+    fn check(went: u64, at_once: u64, per_s: u64, took: Duration) {
+        let most = at_once + 1 + per_s * took.as_micros() as u64 / 1_000_000;
+        assert!((at_once..=most).contains(&went), "{went} went, {at_once} to {most} may");
+    }
+
+    #[tokio::test]
+    async fn gcra_lets_its_burst_go_and_then_one_an_interval() {
+        let redis = RedisServer::start().await;
+        let connection = connect(redis.url()).await.unwrap();
+        let (went, wait_us, took) = asked(Scripted::gcra(connection, 90, 5)).await;
+        check(went, 5, 90, took);
+        assert!((1..=11_112).contains(&wait_us), "{wait_us}");
+    }
+
+    #[tokio::test]
+    async fn the_log_lets_its_limit_go_in_a_second() {
+        let redis = RedisServer::start().await;
+        let connection = connect(redis.url()).await.unwrap();
+        let (went, wait_us, took) = asked(Scripted::sliding_log(connection, 100, "one")).await;
+        // Within the window nothing comes back.
+        let per_s = if took < Duration::from_secs(1) { 0 } else { 100 };
+        check(went, 100, per_s, took);
+        assert!((1..=1_000_000).contains(&wait_us), "{wait_us}");
+    }
+
+    #[tokio::test]
+    async fn the_bucket_lets_what_was_saved_go_and_reserves_the_rest_in_order() {
+        let redis = RedisServer::start().await;
+        let connection = connect(redis.url()).await.unwrap();
+        let (went, wait_us, took) = asked(Scripted::token_bucket(connection, 100, 50)).await;
+        check(went, 50, 100, took);
+        assert!((1..=10_000).contains(&wait_us), "{wait_us}");
+        let mut behind = Scripted::token_bucket(connect(redis.url()).await.unwrap(), 100, 50);
+        // 100 places are reserved before this one.
+        let wait_us = behind.ask().await.unwrap();
+        let earned_us = took.as_micros() as u64 + 1_000_000;
+        assert!(wait_us <= 1_010_000 && wait_us + earned_us >= 1_010_000, "{wait_us}");
+    }
+}

@@ -10,9 +10,10 @@ use crate::summary::percentile;
 pub struct Outcome {
     /// Answered 429 within the run's length.
     pub refused: u64,
+    /// Answered 429 after it, while login codes were still waited for.
+    pub refused_later: u64,
     pub max_in_any_1s: u64,
     pub suspended_after_s: Option<f64>,
-    pub max_in_flight: u64,
     /// The model's quotas, and how full they were.
     pub windows: Vec<WindowReport>,
     /// Accepted by the provider, by class.
@@ -74,9 +75,9 @@ impl Outcome {
         let sent = |class| report.by_class.get(class).map_or(0, |of| of.accepted);
         Self {
             refused: report.refused,
+            refused_later: finally.refused - report.refused,
             max_in_any_1s: report.max_in_any_1s,
             suspended_after_s: report.suspended_after_s,
-            max_in_flight: report.max_in_flight,
             otp_sent: sent("otp"),
             marketing_sent: sent("marketing"),
             windows: report.windows,
