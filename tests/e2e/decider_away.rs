@@ -73,7 +73,7 @@ async fn outage<T>(
     let ((run, noise), (left_at, back_at, _guard)) =
         tokio::join!(load(stack, before + AWAY + after), events);
 
-    stack.sim.report().await.assert_within_contract();
+    let report = stack.sim.report().await;
     stack.assert_filter_is_well().await;
     let arrivals = stack.sim.arrivals().await;
     // What was decided and on its way when the decider left is not of the share.
@@ -81,6 +81,7 @@ async fn outage<T>(
     let recovered = back_at + RECOVERED_WITHIN;
     let full = between(&arrivals, recovered, recovered + ms(1_000));
     let checked = answered(&run, &noise)
+        .and_then(|()| report.within_contract())
         .and_then(|()| goes_on_alone(stack, alone, back_at - left_at))
         .and_then(|()| check(full >= 80, || format!("{full} in 1 s, 2 s after the return")));
     (noise, checked)
@@ -170,7 +171,7 @@ async fn turns_bad(stack: &Stack, decider: &BadDecider, mode: Mode) -> (Noise, C
     };
     let ((run, noise), (start, left_at, opened)) =
         tokio::join!(load(stack, probed + good + bad), events);
-    stack.sim.report().await.assert_within_contract();
+    let report = stack.sim.report().await;
     stack.assert_filter_is_well().await;
     let opened = stack.counted("breaker_opened").await - opened;
     let arrivals = stack.sim.arrivals().await;
@@ -178,6 +179,7 @@ async fn turns_bad(stack: &Stack, decider: &BadDecider, mode: Mode) -> (Noise, C
     let settled = left_at + ms(100);
     let alone = between(&arrivals, settled, left_at + bad);
     let checked = answered(&run, &noise)
+        .and_then(|()| report.within_contract())
         .and_then(|()| check(with >= 36, || format!("{with} in {good:?}, before {mode:?}")))
         .and_then(|()| check(opened == 2, || format!("{opened} of 2 gateways saw it")))
         .and_then(|()| goes_on_alone(stack, alone, bad - ms(100)));
@@ -213,7 +215,6 @@ async fn a_gateway_without_a_decider_cluster_sends_its_share() {
         let start = Instant::now();
         let (run, noise) = load(&stack, ms(4_000)).await;
         let report = stack.sim.report().await;
-        report.assert_within_contract();
         stack.assert_filter_is_well().await;
         let arrived = report.total.arrivals as usize;
         let checked =

@@ -25,11 +25,11 @@ async fn flood(args: &[&str], streams: &[Stream]) -> (Noise, Result<(), String>)
     assert_eq!(summary.failed(), 0, "{:?}", summary.other_statuses);
     assert!(calls <= 2 * granted + 50, "{calls} calls for {granted} grants");
     let report = stack.sim.report().await;
-    report.assert_within_contract();
     assert_eq!(report.total.arrivals, granted + alone);
     stack.assert_filter_is_well().await;
     // Short of time a decider is late, and then a gateway goes on alone: that is another test's.
     let checked = check(summary.refused >= REFUSED_AT_LEAST, || "the flood was too small".into())
+        .and_then(|()| report.within_contract())
         .and_then(|()| check(granted >= 250, || format!("only {granted} granted")));
     (noise, checked)
 }

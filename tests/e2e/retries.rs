@@ -135,8 +135,6 @@ async fn a_client_librarys_retries_are_counted_one_by_one() {
     assert_eq!(stack.counted("marketing.granted").await, report.total.arrivals);
     assert_eq!(run["passed"], report.total.accepted, "what the provider took, a client knows of");
     assert_eq!(report.total.arrivals, report.total.accepted + 20);
-    report.assert_within_contract();
-    assert!(report.total.max_in_any_1s <= 76, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,16 +1,35 @@
 //! What an operator sees, under the names that are documented.
 
-use crate::harness::{Stack, call::burst, eventually, ms};
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Stack,
+    call::burst,
+    eventually,
+    files::{Template, yaml},
+    ms,
+};
+
+/// Reasons in the access log of what went to the provider.
+const PASSED: [&str; 2] = ["granted", "fallback"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_access_log_says_class_reason_and_wait_of_every_request() {
     let stack = Stack::up(&[]);
-    let (answers, _) = burst(stack.gateway(0), "otp", 20).await;
-    let passed = answers.iter().filter(|answer| answer.passed()).count();
+    let (mut answers, _) = burst(stack.gateway(0), "otp", 20).await;
+    stack.sim.force(1, 429, &[("retry-after", "9")]).await;
+    let throttled = eventually(ms(2_000), "a request reaches the provider", async || {
+        let answer = stack.send("otp").await;
+        let came_from_there = answer.reason().is_none();
+        answers.push(answer);
+        came_from_there.then_some(answers.len() - 1)
+    })
+    .await;
+    answers.push(stack.send("otp").await);
     // Envoy writes its log twice a second here.
-    let lines = eventually(ms(3_000), "20 lines in the access log", async || {
+    let lines = eventually(ms(3_000), "all lines in the access log", async || {
         let lines = stack.access_log(0);
-        (lines.len() >= 20).then_some(lines)
+        (lines.len() >= answers.len()).then_some(lines)
     })
     .await;
     for line in &lines {
@@ -18,17 +37,22 @@ async fn the_access_log_says_class_reason_and_wait_of_every_request() {
         // Missing where the answer was known at once.
         let wait = line["weir_wait"].as_str().map_or(Some(0), |ms| ms.parse::<u64>().ok());
         assert!(wait.is_some_and(|ms| ms < 1_000), "{line}");
-        match line["status"].as_u64() {
-            Some(200) => assert_eq!(line["weir_reason"], "granted", "{line}"),
-            _ => {
-                assert_eq!(line["weir_reason"], "rate", "{line}");
-                assert_eq!(line["details"], "weir_refused", "{line}");
-                assert!(line["upstream"].is_null() || line["upstream"] == "-", "{line}");
-            }
-        }
+        let refused = !PASSED.map(Value::from).contains(&line["weir_reason"]);
+        assert_eq!(line["details"], if refused { "weir_refused" } else { "via_upstream" });
+        assert_eq!(line["upstream"].is_null() || line["upstream"] == "-", refused, "{line}");
     }
-    let granted = lines.iter().filter(|line| line["weir_reason"] == "granted").count();
-    assert_eq!(granted, passed);
+    // Each caller was told what the log says; who passed, or met the provider's 429, was granted.
+    let mut told: Vec<_> = answers.iter().map(|answer| answer.reason()).collect();
+    assert_eq!(answers[throttled].status, 429);
+    assert_eq!(told.last(), Some(&Some("penalty".to_owned())));
+    told.sort();
+    let refused = |line: &Value| {
+        let reason = line["weir_reason"].as_str().expect("a reason");
+        (!PASSED.contains(&reason)).then(|| reason.to_owned())
+    };
+    let mut logged: Vec<_> = lines.iter().map(refused).collect();
+    logged.sort();
+    assert_eq!(logged, told);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,6 +100,24 @@ async fn prometheus_finds_every_counter_at_zero_from_the_start() {
     let text = metrics().await;
     has(&text, "weir_sms_acct_main_otp_granted", 1);
     has(&text, "weir_sms_acct_main_calls", 1);
+}
+
+/// The policy is being rolled out: gateway and decider do not run the same one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_with_another_policy_is_served_and_told_of() {
+    let mut template = Template::sample();
+    let mut policy = yaml("envoy/policy.yaml");
+    policy["path_jitter"] = json!("19ms");
+    let plugin = json!({ "decider": { "cluster": "weir" }, "policy": policy }).to_string();
+    template.http_filters()[0]["typed_config"]["config"]["configuration"]["value"] = json!(plugin);
+    let stack = Stack::up(&["--envoy", &template.write(), "--keep-plugin-config"]);
+    assert_eq!(stack.send("otp").await.status, 200);
+    assert_eq!(stack.counted("calls_failed").await, 0);
+    let decider = &stack.ready.deciders[0];
+    let metrics = stack.client.get(decider, "/metrics", ms(2_000)).await.expect("metrics");
+    let text = String::from_utf8_lossy(&metrics.body).into_owned();
+    let mismatch = text.lines().find(|line| line.contains("mismatch") && line.ends_with(" 1"));
+    assert!(mismatch.is_some(), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,8 @@ use lab::http::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::noise::check;
+
 const LIMIT: Duration = Duration::from_secs(5);
 
 pub struct Sim {
@@ -100,11 +102,11 @@ impl Report {
         self.by_class.get(class).cloned().unwrap_or_default()
     }
 
-    /// The contract: never more than sold, never told to stop.
-    pub fn assert_within_contract(&self) {
+    /// The contract: never more than sold, never told to stop. It holds as long as the path's jitter
+    /// is within the policy's bound, so a busy machine can break it.
+    pub fn within_contract(&self) -> Result<(), String> {
         let total = &self.total;
-        assert!(total.max_in_any_1s <= 100, "{} in some 1 s: {self:#?}", total.max_in_any_1s);
-        assert_eq!(total.refused, 0, "refused by the provider: {self:#?}");
-        assert!(!self.suspended, "{self:#?}");
+        let kept = total.max_in_any_1s <= 100 && total.refused == 0 && !self.suspended;
+        check(kept, || format!("beyond the contract: {self:#?}"))
     }
 }

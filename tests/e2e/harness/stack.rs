@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
 use lab::http::Client;
@@ -56,10 +56,25 @@ pub fn program(name: &str) -> PathBuf {
 /// A new file for this run of the tests.
 pub fn scratch(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    static DIR: LazyLock<PathBuf> = LazyLock::new(scratch_dir);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("e2e");
+    DIR.join(format!("{number}-{name}"))
+}
+
+/// A directory for this run; those of earlier runs go.
+fn scratch_dir() -> PathBuf {
+    let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("e2e");
+    for earlier in std::fs::read_dir(&all).into_iter().flatten().flatten() {
+        let pid = earlier.file_name().to_str().and_then(|name| name.parse().ok());
+        // SAFETY: kill with signal 0 only asks whether the process exists.
+        let runs = pid.is_some_and(|pid: libc::pid_t| unsafe { libc::kill(pid, 0) } == 0);
+        if !runs {
+            let _ = std::fs::remove_dir_all(earlier.path());
+        }
+    }
+    let dir = all.join(std::process::id().to_string());
     std::fs::create_dir_all(&dir).expect("the scratch directory can be made");
-    dir.join(format!("{}-{number}-{name}", std::process::id()))
+    dir
 }
 
 pub fn write_scratch(name: &str, text: &str) -> String {
