@@ -47,6 +47,19 @@ async fn throttling_can_be_a_403_with_fields_of_its_own() -> TestResult {
 }
 
 #[tokio::test]
+async fn a_field_that_is_set_replaces_our_own() -> TestResult {
+    let (_sim, mut client) = refusing(json!({"refusal_body": "<busy/>",
+        "refusal_headers": {"content-type": "text/xml", "retry-after": ["2", "3"]}}))
+    .await?;
+    let reply = client.post("/", "").await?;
+    assert_eq!(reply.body, "<busy/>");
+    let values = |field| reply.headers.get_all(field).iter().collect::<Vec<_>>();
+    assert_eq!(values("content-type"), ["text/xml"]);
+    assert_eq!(values("retry-after"), ["1", "2", "3"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_date_is_so_far_from_the_replys_own_date_as_was_asked_for() -> TestResult {
     for offset_s in [0, 3600, -3600] {
         let (_sim, mut client) = refusing(json!({"retry_after": "http-date",

@@ -232,9 +232,7 @@ fn the_schedule_is_kept_at_its_instants_and_begins_anew_after_a_reset() -> Resul
     set(&provider, json!({"schedule": steps}))?;
     let limit_at = |seconds| {
         let mut state = provider.lock();
-        let from = state.plan.due().unwrap_or_default();
-        let base = state.last.max(from.saturating_sub(Duration::from_secs(30)));
-        state.advance_to(base.max(Duration::from_secs(seconds)));
+        state.advance_to(Duration::from_secs(seconds));
         state.plan.settings().limit
     };
     assert_eq!(limit_at(29), 100);
@@ -243,6 +241,37 @@ fn the_schedule_is_kept_at_its_instants_and_begins_anew_after_a_reset() -> Resul
     provider.reset()?;
     assert_eq!(provider.model().settings.limit, 100);
     assert!(provider.lock().plan.due().is_some());
+    Ok(())
+}
+
+#[test]
+fn a_schedule_set_in_mid_run_counts_from_then() -> Result<(), ConfigError> {
+    let provider = provider()?;
+    provider.lock().advance_to(Duration::from_secs(100));
+    set(&provider, json!({"schedule": [{"at": "5s", "set": {"limit": 50}}]}))?;
+    let limit_at = |seconds| {
+        let mut state = provider.lock();
+        state.advance_to(Duration::from_secs(seconds));
+        state.plan.settings().limit
+    };
+    assert_eq!((limit_at(104), limit_at(106)), (100, 50));
+    Ok(())
+}
+
+#[test]
+fn steps_and_ends_come_in_their_order_however_late_one_looks() -> Result<(), ConfigError> {
+    for (step_at, accepted) in [("5s", 0), ("15s", 1)] {
+        let provider = provider()?;
+        set(
+            &provider,
+            json!({"counted": "completion", "latency": "10s",
+            "schedule": [{"at": step_at, "set": {"limit": 0}}]}),
+        )?;
+        arrive(&provider).complete(&Message::default());
+        let mut state = provider.lock();
+        state.advance_to(Duration::from_secs(30));
+        assert_eq!(state.record.report().total.accepted, accepted, "step at {step_at}");
+    }
     Ok(())
 }
 

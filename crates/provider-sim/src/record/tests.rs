@@ -170,7 +170,9 @@ fn an_arrival_without_a_verdict_is_pending_until_it_has_one() {
     assert_eq!((report.by_class["otp"].pending, report.by_class["otp"].refused), (0, 1));
     assert_eq!(record.arrivals(0, 1)[0].status, 403);
     assert_eq!(record.requests(1)[0].status, 403);
-    assert_eq!(record.timeline().by_class["otp"].refused, [0, 1]);
+    let timeline = record.timeline();
+    assert_eq!(timeline.by_class["otp"].refused, [0, 1]);
+    assert_eq!(timeline.arrivals_per_100ms.arrivals, [0, 1]);
     assert_eq!(record.waiting(), 0);
 }
 

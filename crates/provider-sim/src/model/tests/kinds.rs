@@ -127,6 +127,13 @@ fn a_limit_that_is_raised_counts_it_too() {
 }
 
 #[test]
+fn calls_in_flight_count_for_another_limit_too() {
+    let places = |limit| WindowSpec::Concurrency { limit };
+    check_changed(places(2), places(3), &[1, 2], "ar");
+    check_changed(places(3), places(2), &[1], "r");
+}
+
+#[test]
 fn another_phase_or_kind_begins_anew() {
     check_changed(fixed(2, ms(0)), fixed(2, ms(370)), &[1, 2, 3], "aar");
     check_changed(rolling(2), fixed(2, ms(0)), &[1, 2, 3], "aar");

@@ -40,6 +40,15 @@ fn leaky_says_when_enough_has_drained() {
 }
 
 #[test]
+fn a_wait_of_parts_of_a_nanosecond_is_rounded_up() {
+    let mut model =
+        Model::new(spec(vec![WindowSpec::Leaky { limit: 3, window: SECOND, capacity: 1 }]));
+    assert_eq!(arrive(&mut model, 0), 'a');
+    let wait = Duration::from_nanos(333_333_334);
+    assert_eq!(model.arrive(ms(0), 1), Some(Verdict::Refuse { wait }));
+}
+
+#[test]
 fn concurrency_says_when_the_next_call_ends() {
     let mut model = Model::new(spec(vec![WindowSpec::Concurrency { limit: 2 }]));
     for (id, end) in [(1, 90), (2, 70)] {
