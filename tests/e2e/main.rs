@@ -4,7 +4,7 @@
 //! Promise: what is asserted here was seen from outside, by the provider's report, a caller's
 //! answer, or a counter that an operator would look at. Programs are started, never linked, so a
 //! mistake cannot excuse itself by sharing a constant with its test. Each test has a stack of its own
-//! on free ports; run them one at a time (`--test-threads=1`): they measure time.
+//! on free ports, and they take turns, for they measure time.
 //!
 //! Needs built programs and fetched tools: `cargo xtask test` does all of it.
 

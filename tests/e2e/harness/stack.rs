@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, mpsc};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use lab::http::Client;
@@ -83,9 +83,19 @@ pub fn write_scratch(name: &str, text: &str) -> String {
     path.to_str().expect("scratch paths are text").to_owned()
 }
 
+thread_local! {
+    /// Held by the test, that is by its thread, from its first stack to its end: tests measure time,
+    /// also when someone forgets `--test-threads=1`.
+    static TURN: MutexGuard<'static, ()> = {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+    };
+}
+
 impl Stack {
     /// `args` as `xtask up` takes them.
     pub fn up(args: &[&str]) -> Self {
+        TURN.with(|_| ());
         let mut command = Command::new(program("xtask"));
         command.args(["up", "--no-build", "--ephemeral", "--json"]).args(args);
         command.stdout(Stdio::piped());
