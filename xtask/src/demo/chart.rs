@@ -81,7 +81,7 @@ fn draw<'a>(area: &Area<'a>, done: &Done, title: &str) -> Drawn<'a> {
     area.fill(&WHITE)?;
     let run = Run::of(done);
     let figures = format!(
-        "refused {}   most in any second {}   login codes: half within {}, 99 % within {}",
+        "refused {} · most in any second {} · login codes: half within {}, 99 % within {}",
         run.refused_429,
         run.max_in_any_1s,
         shown_ms(run.otp_p50_ms),
@@ -141,6 +141,9 @@ fn arrivals<'a>(area: &Area<'a>, outcome: &Outcome, seconds: f64) -> Drawn<'a> {
     let contract = f64::from(CONTRACT_PER_S);
     let line = [(0.0, contract), (seconds, contract)];
     chart.draw_series(DashedLineSeries::new(line, 7, 4, REFUSED.stroke_width(2)))?;
+    let words = format!("contract: {CONTRACT_PER_S} in any second");
+    let place = (seconds * 0.01, contract + most * 0.06);
+    chart.draw_series([Text::new(words, place, text(11, &REFUSED))])?;
     if let Some((at, highest)) = beyond(outcome) {
         let place = (at as f64 / 10.0 + 0.12, most * 0.97);
         let words = format!("up to {highest}");
