@@ -9,12 +9,10 @@
 use limits::{Micros, policy::Limit, retry_after};
 use serde::Serialize;
 
-use crate::gate::Refused;
+use crate::gate::{Cause, Refused};
 
 /// Longest time told in a header.
 const TOLD_MAX: Micros = Micros::from_secs(60);
-/// `code_details` of our replies in Envoy's access log.
-pub const DETAILS: &str = "weir_refused";
 /// RESOURCE_EXHAUSTED.
 pub const GRPC_STATUS: i32 = 8;
 
@@ -35,6 +33,11 @@ pub fn headers(limit: &Limit, wait: Micros) -> Headers {
         ("ratelimit", format!("\"{name}\";r=0;t={seconds}")),
         ("retry-after", seconds),
     ]
+}
+
+/// `%RESPONSE_CODE_DETAILS%` of a refusal in Envoy's access log: `weir_refused:<class>:<reason>`.
+pub fn details(class: &str, cause: Cause) -> String {
+    format!("weir_refused:{class}:{}", cause.name())
 }
 
 /// Problem details (RFC 9457) of a refusal.
@@ -95,7 +98,7 @@ mod tests {
     use limits::decision::Reason;
 
     use super::*;
-    use crate::{calls::tests::limit, gate::Cause};
+    use crate::calls::tests::limit;
 
     /// A field of the reply to a caller who has to wait so many µs.
     fn field(name: &str, wait_us: u64) -> String {

@@ -65,13 +65,13 @@ pub fn resume_request() {
 
 /// Answers the stream of the effective context: 429, and RESOURCE_EXHAUSTED if it speaks gRPC.
 /// `headers` are written as [`crate::pairs::write`] does.
-pub fn reply(headers: &[u8], body: &[u8]) {
+pub fn reply(details: &str, headers: &[u8], body: &[u8]) {
     // SAFETY: the host copies from addresses and lengths of live slices and keeps none.
     unsafe {
         proxy_send_local_response(
             429,
-            refusal::DETAILS.as_ptr(),
-            refusal::DETAILS.len(),
+            details.as_ptr(),
+            details.len(),
             body.as_ptr(),
             body.len(),
             headers.as_ptr(),

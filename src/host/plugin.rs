@@ -42,6 +42,7 @@ struct Refusal {
     limit: usize,
     class: usize,
     refused: Refused,
+    details: String,
     headers: Vec<u8>,
     body: Vec<u8>,
 }
@@ -98,7 +99,10 @@ impl Plugin {
         }
         let waited = now.minus(one.waiter.since);
         match one.verdict {
-            Verdict::Refused(refused) => self.refuse(one.limit, one.class, refused, waited),
+            Verdict::Refused(refused) => {
+                self.tag(one.limit, one.class, refused.cause.name(), waited);
+                self.refuse(one.limit, one.class, refused);
+            }
             Verdict::Granted | Verdict::Fallback => {
                 self.forward(one.limit, one.class, one.verdict == Verdict::Granted, waited);
                 resume_request();
@@ -113,9 +117,10 @@ impl Plugin {
         self.tag(limit, class, if granted { "granted" } else { "fallback" }, waited);
     }
 
-    pub fn refuse(&self, limit: usize, class: usize, refused: Refused, waited: Micros) {
+    /// Counts and answers a request that does not go out. Its class and reason are in the reply's
+    /// details: tags would cost a flood more than all that decides about it.
+    pub fn refuse(&self, limit: usize, class: usize, refused: Refused) {
         increment(self.metrics.of_class(limit, class, OfClass::Refused(refused.cause)));
-        self.tag(limit, class, refused.cause.name(), waited);
         // Callers are told whole milliseconds.
         let wait = Micros::from_millis(refused.wait.ceil_millis());
         let refused = Refused { wait, ..refused };
@@ -125,8 +130,8 @@ impl Plugin {
         if !last.as_ref().is_some_and(same) {
             *last = self.refusal(limit, class, refused);
         }
-        if let Some(Refusal { headers, body, .. }) = last.as_ref() {
-            reply(headers, body);
+        if let Some(Refusal { details, headers, body, .. }) = last.as_ref() {
+            reply(details, headers, body);
         }
     }
 
@@ -136,10 +141,12 @@ impl Plugin {
         let mut headers = vec![("content-type", "application/problem+json".to_owned())];
         headers.append(&mut refusal::headers(policy, refused.wait));
         let body = refusal::body(policy, name, refused, wall);
-        Some(Refusal { limit, class, refused, headers: pairs::write(&headers), body })
+        let details = refusal::details(name, refused.cause);
+        Some(Refusal { limit, class, refused, details, headers: pairs::write(&headers), body })
     }
 
-    /// For access logs: `%FILTER_STATE(wasm.weir_class:PLAIN)%` and so on.
+    /// For access logs: `%FILTER_STATE(wasm.weir_class:PLAIN)%` and so on, of every request that was
+    /// sent or waited.
     fn tag(&self, limit: usize, class: usize, reason: &str, waited: Micros) {
         let classes = self.config.policy.limits.get(limit).map(|limit| &limit.classes);
         let name = classes.and_then(|classes| classes.get(class)).map_or("", |c| c.name.as_str());
@@ -148,10 +155,7 @@ impl Plugin {
         };
         set("weir_class", name);
         set("weir_reason", reason);
-        // What did not wait needs no third call: most of a flood.
-        if !waited.is_zero() {
-            set("weir_wait", &(waited.0 / 1_000).to_string());
-        }
+        set("weir_wait", &(waited.0 / 1_000).to_string());
     }
 
     /// The provider refused a request: all stop, and the caller gets a reply it can use.

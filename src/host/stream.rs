@@ -119,7 +119,7 @@ impl Stream {
 
     fn refuse(&self, plugin: &Plugin, found: Found, refused: Refused) -> Action {
         self.state.set(State::Refused);
-        plugin.refuse(found.limit, found.class, refused, Micros::ZERO);
+        plugin.refuse(found.limit, found.class, refused);
         Action::Pause
     }
 

@@ -34,11 +34,12 @@ async fn the_access_log_says_class_reason_and_wait_of_every_request() {
     .await;
     for line in &lines {
         assert_eq!(line["weir_class"], "otp", "{line}");
-        // Missing where the answer was known at once.
-        let wait = line["weir_wait"].as_str().map_or(Some(0), |ms| ms.parse::<u64>().ok());
+        let wait = line["weir_wait"].as_str().and_then(|ms| ms.parse::<u64>().ok());
         assert!(wait.is_some_and(|ms| ms < 1_000), "{line}");
         let refused = !PASSED.map(Value::from).contains(&line["weir_reason"]);
-        assert_eq!(line["details"], if refused { "weir_refused" } else { "via_upstream" });
+        let reason = line["weir_reason"].as_str().expect("a reason");
+        let ours = format!("weir_refused:otp:{reason}");
+        assert_eq!(line["details"], if refused { ours.as_str() } else { "via_upstream" });
         assert_eq!(line["upstream"].is_null() || line["upstream"] == "-", refused, "{line}");
     }
     // Each caller was told what the log says; who passed, or met the provider's 429, was granted.
