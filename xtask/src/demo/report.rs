@@ -165,3 +165,82 @@ fn wait_ms(outcome: &Outcome, percent: f64) -> f64 {
     let wait = outcome.otp_wait(percent).unwrap_or_default();
     (wait.as_secs_f64() * 1e4).round() / 10.0
 }
+
+#[cfg(test)]
+mod tests {
+    use lab::{Accounts, OtpWait};
+
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn done(design: Design, provider: &'static str, refused: u64) -> Done {
+        let accounts =
+            Accounts { made: 2, acknowledged: 1, queued: 1, accepted: 1, accepted_twice: 0 };
+        let outcome = Outcome {
+            refused,
+            refused_later: 0,
+            max_in_any_1s: 90 + refused,
+            suspended_after_s: None,
+            windows: Vec::new(),
+            otp_sent: 10 - refused,
+            marketing_sent: 100,
+            otp_waits: vec![OtpWait { made: S, wait: S / 100, accepted: true }],
+            tenths: Vec::new(),
+            accounts,
+        };
+        Done { design, provider, outcome }
+    }
+
+    fn report(done: &[Done]) -> Report {
+        let setting =
+            Setting { load: Load::LateBurst, lasting: 5 * S, repetitions: 2, jitter: S / 50 };
+        Report::of(&setting, done)
+    }
+
+    fn weir() -> Vec<Done> {
+        vec![done(Design::Weir, "rolling", 0), done(Design::Weir, "rolling", 0)]
+    }
+
+    #[test]
+    fn the_worse_figure_of_all_runs_is_shown() {
+        let mut both = weir();
+        both[1].outcome.refused = 3;
+        both[1].outcome.otp_sent = 7;
+        both[0].outcome.suspended_after_s = Some(2.0);
+        let report = report(&both);
+        assert_eq!((report.runs.len(), report.repetitions.len()), (1, 2));
+        let run = &report.runs[0];
+        assert_eq!((run.refused_429, run.otp_sent, run.otp_p99_ms), (3, 7, 10.0));
+        assert_eq!(run.suspended_after_s, Some(2.0));
+    }
+
+    #[test]
+    fn the_verdict_fails_on_each_way_to_break_the_promise() {
+        let breaks: [fn(&mut Outcome); 5] = [
+            |of| of.refused = 1,
+            |of| of.refused_later = 1,
+            |of| of.max_in_any_1s = 101,
+            |of| of.accounts.queued = 0,
+            |of| of.accounts.accepted_twice = 1,
+        ];
+        assert!(report(&weir()).verdict().is_ok());
+        for one in breaks {
+            let mut runs = weir();
+            one(&mut runs[1].outcome);
+            assert!(report(&runs).verdict().is_err());
+        }
+    }
+
+    #[test]
+    fn what_others_do_is_told_and_does_not_fail() -> Result<()> {
+        let mut runs = weir();
+        runs.push(done(Design::CheckThenCount, "rolling", 5));
+        let words = report(&runs).verdict()?;
+        assert!(
+            words.contains("(v2) was refused 5 times") && words.contains("Weir kept"),
+            "{words}"
+        );
+        Ok(())
+    }
+}

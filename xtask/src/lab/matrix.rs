@@ -53,12 +53,11 @@ pub fn markdown(
             let _ = write!(text, " {shown} |");
         }
     }
-    let not_built = models.iter().filter_map(|model| Some((model.name, model.not_built?)));
-    for (name, needs) in not_built {
-        let _ = write!(
-            text,
-            "\n\n¹ Not promised: `{name}` needs {needs}, which Weir does not have yet."
-        );
+    let mut needs: Vec<&str> = models.iter().filter_map(|model| model.not_built).collect();
+    needs.dedup();
+    if !needs.is_empty() {
+        let needs = needs.join(" and ");
+        let _ = write!(text, "\n\n¹ Not promised: it needs {needs}, which Weir does not have yet.");
     }
     text.push('\n');
     text
@@ -107,4 +106,23 @@ pub fn put_into(file: &Path, table: &str) -> Result<()> {
     let (_, after) = rest.split_once(END).with_context(marked)?;
     std::fs::write(file, format!("{before}{BEGIN}\n{table}{END}{after}"))
         .with_context(|| format!("cannot write {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_put_between_the_marks_and_nothing_else_changes() -> Result<()> {
+        let file = std::env::temp_dir().join(format!("weir-matrix-{}", std::process::id()));
+        std::fs::write(&file, format!("before\n{BEGIN}\nold\n{END}\nafter\n"))?;
+        put_into(&file, "new\n")?;
+        let text = std::fs::read_to_string(&file)?;
+        std::fs::write(&file, "no marks")?;
+        let refused = put_into(&file, "new\n").is_err();
+        std::fs::remove_file(&file)?;
+        assert_eq!(text, format!("before\n{BEGIN}\nnew\n{END}\nafter\n"));
+        assert!(refused);
+        Ok(())
+    }
 }
