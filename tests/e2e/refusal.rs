@@ -68,6 +68,18 @@ async fn a_refusal_says_everything_a_client_may_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refused_request_with_a_body_keeps_its_connection() {
+    let stack = Stack::up(&[]);
+    stack.sim.force(1, 429, &[("retry-after", "60")]).await;
+    assert_eq!(stack.send("otp").await.status, 429);
+    for _ in 0..5 {
+        let answer = stack.send("otp").await;
+        assert_eq!(answer.status, 429);
+        assert_eq!(answer.header("connection"), None, "{:?}", answer.headers);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_long_stop_is_told_as_a_minute_and_not_to_retry() {
     let stack = Stack::up(&[]);
     stack.sim.force(1, 429, &[("retry-after", "3000")]).await;
