@@ -41,6 +41,8 @@ async fn serve(
     policy: limits::policy::Policy,
     deadline: Duration,
 ) -> anyhow::Result<()> {
+    // Before anything is said: whoever has read it may send one.
+    let told_to_end = told_to_end()?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
@@ -62,7 +64,7 @@ async fn serve(
     });
     let (stopping, stopped) = oneshot::channel();
     let stop = async move {
-        asked_to_end().await;
+        told_to_end.await;
         let _ = stopping.send(());
     };
     let serving = axum::serve(listener, router(app)).with_graceful_shutdown(stop);
@@ -89,16 +91,17 @@ fn open(choice: &StoreChoice, accounts: Vec<Account>) -> anyhow::Result<Option<A
     })
 }
 
-/// SIGTERM (a platform) or SIGINT (Ctrl-C).
-async fn asked_to_end() {
-    let wait = async |kind| match signal(kind) {
-        Ok(mut signal) => signal.recv().await,
-        Err(_) => std::future::pending().await,
-    };
-    tokio::select! {
-        _ = wait(SignalKind::terminate()) => info!("SIGTERM: ending"),
-        _ = wait(SignalKind::interrupt()) => info!("SIGINT: ending"),
-    }
+/// Listens for SIGTERM (a platform) and SIGINT (Ctrl-C); what it gives waits for the first of them.
+fn told_to_end() -> anyhow::Result<impl Future<Output = ()>> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let (mut terminate, mut interrupt) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => info!("SIGTERM: ending"),
+            _ = interrupt.recv() => info!("SIGINT: ending"),
+        }
+    })
 }
 
 fn log_to_stderr(format: LogFormat) {
