@@ -19,12 +19,17 @@ pub fn worst_case(rates: &[Rate], window: Micros, path_jitter: Micros) -> u64 {
     rates.iter().map(bound).min().unwrap_or(u64::MAX)
 }
 
-/// Does `burst + target × (window + path_jitter)` stay within the contract's window?
-pub fn within(rate: &Rate, window: &Window, path_jitter: Micros) -> bool {
+/// `burst + target × (window + path_jitter)`, rounded up: what a policy is judged by. At least the
+/// [`worst_case`], which counts whole requests.
+pub fn planned(rate: &Rate, window: &Window, path_jitter: Micros) -> u128 {
     let span = u128::from(window.per.plus(path_jitter).0);
-    let per = u128::from(rate.per.0.max(1));
-    u128::from(rate.burst) * per + u128::from(rate.target) * span
-        <= u128::from(window.requests) * per
+    let flow = (u128::from(rate.target) * span).div_ceil(u128::from(rate.per.0.max(1)));
+    u128::from(rate.burst) + flow
+}
+
+/// Does what is planned stay within the contract's window?
+pub fn within(rate: &Rate, window: &Window, path_jitter: Micros) -> bool {
+    planned(rate, window, path_jitter) <= u128::from(window.requests)
 }
 
 /// The highest target (per the rate's own span) that [`within`] accepts with the rate's burst.

@@ -34,7 +34,7 @@ const PHRASES: [&str; 17] = [
 ];
 /// Refusals that look alike and differ in what they allow.
 const OVER_THE_CONTRACT: [&str; 4] = [
-    "can put 117 requests into 1s, over the contract of 100; allowed: a target of at most 93 per 1s with this burst",
+    "can put 118 requests into 1s, over the contract of 100; allowed: a target of at most 93 per 1s with this burst",
     "with this burst, or `unsafe: <reason>` on the limit",
     "allowed: a burst below 100",
     "is above the limit's own target; allowed: ",

@@ -185,7 +185,7 @@ fn targets_are_within_the_contract(
         });
         let unsafe_ = !limit.rates.iter().any(|rate| worst::within(rate, window, path_jitter));
         if above || (unsafe_ && limit.unsafe_reason.is_none()) {
-            let seen = worst::worst_case(&limit.rates, window.per, path_jitter);
+            let seen = worst::planned(rate, window, path_jitter);
             let allowed = match worst::highest_target(rate, window, path_jitter) {
                 0 => format!("a burst below {}", window.requests),
                 target => format!("a target of at most {target} per {} with this burst", rate.per),
