@@ -18,6 +18,7 @@ mod decider_away;
 mod flood;
 mod hostile;
 mod identity;
+mod incidents;
 mod otp_first;
 mod penalty;
 mod refusal;

@@ -36,7 +36,16 @@ pub struct Report {
 
 #[derive(Debug, Deserialize)]
 pub struct Arrival {
-    pub at_us: u64,
+    at_us: u64,
+    /// What the provider answered; 0 as long as it has not.
+    pub status: u16,
+}
+
+impl Arrival {
+    /// Since the start or the last reset.
+    pub fn at(&self) -> Duration {
+        Duration::from_micros(self.at_us)
+    }
 }
 
 /// A request as it reached the provider.
@@ -60,8 +69,12 @@ impl Sim {
 
     /// When each request came, since the start or the last reset.
     pub async fn arrivals(&self) -> Vec<Duration> {
-        let all: Vec<Arrival> = self.get("/_sim/arrivals").await;
-        all.iter().map(|arrival| Duration::from_micros(arrival.at_us)).collect()
+        self.log().await.iter().map(Arrival::at).collect()
+    }
+
+    /// Each request, in order of arrival.
+    pub async fn log(&self) -> Vec<Arrival> {
+        self.get("/_sim/arrivals").await
     }
 
     pub async fn requests(&self) -> Vec<Seen> {
