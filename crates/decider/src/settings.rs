@@ -185,13 +185,13 @@ fn is_redis(url: &str) -> bool {
     scheme && redis::Client::open(url).is_ok()
 }
 
-/// A URL as it may be logged: without what stands before the host.
+/// A URL as it may be logged: without what stands before the host, and without a query.
 fn masked(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(scheme), Some(at)) if at > scheme => {
-            format!("{}***{}", &url[..scheme + 3], &url[at..])
-        }
-        _ => url.to_owned(),
+    let (url, query) = url.split_once('?').map_or((url, ""), |(url, _)| (url, "?***"));
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}{query}"),
+        (None, Some((_, host))) => format!("***@{host}{query}"),
+        (_, None) => format!("{url}{query}"),
     }
 }
 
@@ -235,8 +235,12 @@ mod tests {
         let settings = Settings::resolve(options("redis://:secret@127.0.0.1:6379/0")).unwrap();
         assert_eq!(settings.store.to_string(), "redis://***@127.0.0.1:6379/0");
         assert!(!format!("{settings:?}").contains("secret"));
-        let refused = Settings::resolve(options("http://:secret@127.0.0.1")).unwrap_err();
-        assert!(!refused.to_string().contains("secret"), "{refused}");
+        for store in
+            ["http://:secret@127.0.0.1", "u:secret@127.0.0.1", "redis:/:secret@h", "x?p=secret"]
+        {
+            let refused = Settings::resolve(options(store)).unwrap_err();
+            assert!(!refused.to_string().contains("secret"), "{refused}");
+        }
     }
 
     #[test]

@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 use super::PolicyError;
 use crate::units::Micros;
 
+/// Entries of any list: what one call to a decider can name, and one script can read.
+const LIST_MAX: usize = 64;
+
 /// A value and its path.
 #[derive(Clone)]
 pub(super) struct Node<'a> {
@@ -49,6 +52,10 @@ impl<'a> Node<'a> {
 
     pub fn list(&self) -> Result<Vec<Node<'a>>, PolicyError> {
         let items = self.value.as_array().ok_or_else(|| self.not("a list"))?;
+        if items.len() > LIST_MAX {
+            let count = items.len();
+            return Err(self.error(format!("{count} entries; allowed: at most {LIST_MAX}")));
+        }
         let at = |(i, value)| Node { path: format!("{}[{i}]", self.path), value };
         Ok(items.iter().enumerate().map(at).collect())
     }

@@ -132,8 +132,9 @@ fn class(node: &Node) -> Result<Class, PolicyError> {
 
 fn priority(node: &Node, classes: &[Class]) -> Result<Priority, PolicyError> {
     let fields = node.fields(&["header", "default"])?;
-    let header =
-        fields.required("header")?.text_that(is_header, "a header name, like x-priority")?;
+    let header = fields
+        .required("header")?
+        .text_that(is_header, "a header name with no other use, like x-priority")?;
     let default = fields.required("default")?;
     let name = default.text()?;
     let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
@@ -275,7 +276,8 @@ fn is_name(text: &str) -> bool {
 
 fn is_host(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    !text.is_empty() && text.bytes().all(known)
+    let labels = text.split('.').all(|label| !label.is_empty());
+    labels && text.bytes().all(known)
 }
 
 fn is_method(text: &str) -> bool {
@@ -288,7 +290,26 @@ fn is_value(text: &str) -> bool {
         && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
+/// The header is taken away from what goes to the provider: none that means something there.
 fn is_header(text: &str) -> bool {
+    const USED: [&str; 12] = [
+        "authorization",
+        "connection",
+        "cookie",
+        "date",
+        "expect",
+        "host",
+        "proxy-authorization",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "x-request-id",
+    ];
+    const USED_PREFIXES: [&str; 4] = ["accept", "content-", "x-envoy-", "x-forwarded-"];
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    !text.is_empty() && text.bytes().all(known)
+    let lower = text.to_ascii_lowercase();
+    let used = USED.contains(&lower.as_str())
+        || USED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
+    !text.is_empty() && text.bytes().all(known) && !used
 }
