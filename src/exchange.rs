@@ -28,7 +28,7 @@ pub const VIA_UPSTREAM: &[u8] = b"via_upstream";
 
 /// Removed from every matched request: what callers use to make Envoy send a request again or
 /// elsewhere, and what only we may say. `x-envoy-max-retries: 0` is set in their place.
-pub const STRIPPED: [&str; 10] = [
+pub const STRIPPED: [&str; 7] = [
     "x-envoy-retry-on",
     "x-envoy-retry-grpc-on",
     "x-envoy-retriable-status-codes",
@@ -36,10 +36,10 @@ pub const STRIPPED: [&str; 10] = [
     "x-envoy-hedge-on-per-try-timeout",
     "x-envoy-upstream-rq-per-try-timeout-ms",
     "x-envoy-upstream-alt-stat-name",
-    "x-weir-class",
-    "x-weir-limit",
-    "x-weir-gateway",
 ];
+
+/// Beginning of the names that are ours alone: a caller's are removed too.
+pub const RESERVED: &str = "x-weir-";
 
 pub const MAX_RETRIES: (&str, &str) = ("x-envoy-max-retries", "0");
 

@@ -74,7 +74,7 @@ mod tests {
 
     /// Requests as (time in ms, class); which of them went.
     fn check(requests: &[(u64, usize)]) -> Vec<bool> {
-        let mut record = Record::new(2);
+        let mut record = Record::new(0, 2);
         requests
             .iter()
             .map(|(ms, class)| {
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn nothing_goes_without_headroom() {
         let headroom = Headroom { share: None, caps: vec![None, None] };
-        let wait = decide(&headroom, &mut Record::new(2), OTP, Micros(1));
+        let wait = decide(&headroom, &mut Record::new(0, 2), OTP, Micros(1));
         assert_eq!(wait, Err(NOTHING_WAIT));
     }
 
     #[test]
     fn a_record_from_another_clock_stalls_nothing() {
-        let mut record = Record::new(2);
+        let mut record = Record::new(0, 2);
         let far = Micros(u64::MAX / 2);
         record.headroom_tat = far;
         record.reserved_until = far;

@@ -80,6 +80,8 @@ pub struct Gate {
     headroom: Headroom,
     /// Per class: two grants are no closer than this once the burst is used up.
     spacing: Vec<Micros>,
+    /// Hash of the policy: whose classes these are.
+    policy: u64,
     /// What this worker has seen last, and when it looked.
     seen: Record,
     seen_at: Option<Micros>,
@@ -110,15 +112,16 @@ impl Cause {
 }
 
 impl Gate {
-    pub fn new(limit: &Limit, headroom: Headroom) -> Self {
+    pub fn new(limit: &Limit, policy: &str, headroom: Headroom) -> Self {
         let rules = Rules::of(limit);
         let spacing = rules.classes.iter().map(|own| {
             let all = rules.limit.iter().chain(own).map(Gcra::emission_interval);
             all.min().unwrap_or_default()
         });
-        let seen = Record::new(rules.classes.len());
+        let policy = u64::from_str_radix(policy, 16).unwrap_or(0);
+        let seen = Record::new(policy, rules.classes.len());
         let key = format!("weir.limit.{}", limit.name);
-        Self { key, spacing: spacing.collect(), headroom, seen, seen_at: None }
+        Self { key, spacing: spacing.collect(), headroom, policy, seen, seen_at: None }
     }
 
     /// Where a request of `class` goes at `now`.
@@ -211,9 +214,13 @@ impl Gate {
         learnt.unwrap_or(false)
     }
 
-    /// The decider did not answer. True if it had been answering until now.
-    pub fn failed(&mut self, shared: &impl SharedData, now: Micros) -> bool {
+    /// The decider did not answer a call, or a probe. True if it had been answering until now.
+    pub fn failed(&mut self, shared: &impl SharedData, probe: bool, now: Micros) -> bool {
         let failed = self.update(shared, |record| {
+            // Calls of all workers that one outage has met are one failure.
+            if !probe && record.breaker.failures > 0 {
+                return false;
+            }
             let failures = record.breaker.failures.saturating_add(1);
             let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(u32::MAX).min(16);
             let pause = PROBE_MIN.times(1_u64.checked_shl(doublings).unwrap_or(u64::MAX));
@@ -255,7 +262,7 @@ impl Gate {
     fn look(&mut self, shared: &impl SharedData, now: Micros) -> &Record {
         if !self.seen_at.is_some_and(|at| at <= now && now.minus(at) < LOOK) {
             let bytes = shared.get(&self.key).map(|(bytes, _)| bytes).unwrap_or_default();
-            self.seen = Record::decode(&bytes, self.spacing.len());
+            self.seen = Record::decode(&bytes, self.policy, self.spacing.len());
             self.seen_at = Some(now);
         }
         &self.seen
@@ -272,7 +279,7 @@ impl Gate {
                 Some((bytes, version)) => (bytes, Some(version)),
                 None => (Vec::new(), None),
             };
-            let before = Record::decode(&bytes, self.spacing.len());
+            let before = Record::decode(&bytes, self.policy, self.spacing.len());
             let mut record = before.clone();
             let result = change(&mut record);
             if record == before || shared.swap(&self.key, &record.encode(), version) {

@@ -8,7 +8,7 @@
 //! request's life), `gate` over `record` and `fallback` (what the whole gateway knows, in shared
 //! data), `lane` (who waits for the next call), `calls` (what is said to the decider), `refusal` and
 //! `throttle` (what callers and providers say), `reports`, `metrics`, `pairs`, `worker` (all of it on one
-//! Envoy worker); then `host`, the only file that names the host's interface.
+//! Envoy worker); then `host`, the only module that names the host's interface.
 #![cfg_attr(
     not(test),
     deny(

@@ -2,15 +2,18 @@
 //!
 //! One record per limit, so that the common refusal costs one look. Instants are on the process's
 //! monotonic clock (µs): a stepping wall clock changes nothing here. The first byte is the version:
-//! old and new code meet on the same data during an upgrade, and a record of another version or
-//! length counts as empty.
+//! old and new code meet on the same data during an upgrade, and a record of another version counts
+//! as empty. Old and new policies meet as well: what does not depend on the classes (the stops, the
+//! breaker, the share) is kept, what does is kept only for the same policy.
 
 use limits::Micros;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
+    /// Hash of the policy that the classes belong to.
+    pub policy: u64,
     /// The provider asked *this* gateway to stop until then. Only ever lengthened.
     pub pause_until: Micros,
     /// The decider told of a stop until then. Used when it cannot be asked. Only ever lengthened.
@@ -46,16 +49,17 @@ pub struct ClassRecord {
     pub headroom_tat: Micros,
 }
 
-const FIXED: usize = 7;
+const FIXED: usize = 8;
 const PER_CLASS: usize = 4;
 
 impl Record {
-    pub fn new(classes: usize) -> Self {
-        Self { classes: vec![ClassRecord::default(); classes], ..Self::default() }
+    pub fn new(policy: u64, classes: usize) -> Self {
+        Self { policy, classes: vec![ClassRecord::default(); classes], ..Self::default() }
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let fixed: [u64; FIXED] = [
+            self.policy,
             self.pause_until.0,
             self.learnt_stop_until.0,
             self.breaker.failures,
@@ -72,15 +76,14 @@ impl Record {
     }
 
     /// The record for a policy of so many classes; an empty one when the bytes are not of this
-    /// version and length.
-    pub fn decode(bytes: &[u8], classes: usize) -> Self {
-        Self::read(bytes, classes).unwrap_or_else(|| Self::new(classes))
+    /// version.
+    pub fn decode(bytes: &[u8], policy: u64, classes: usize) -> Self {
+        Self::read(bytes, policy, classes).unwrap_or_else(|| Self::new(policy, classes))
     }
 
-    fn read(bytes: &[u8], classes: usize) -> Option<Self> {
+    fn read(bytes: &[u8], policy: u64, classes: usize) -> Option<Self> {
         let (version, words) = bytes.split_first()?;
-        let expected = classes.checked_mul(PER_CLASS)?.checked_add(FIXED)?.checked_mul(8)?;
-        if *version != VERSION || words.len() != expected {
+        if *version != VERSION {
             return None;
         }
         let mut words = words.chunks_exact(8).map(|word| {
@@ -88,7 +91,9 @@ impl Record {
             u64::from_le_bytes(word)
         });
         let mut next = || words.next();
+        let theirs = next()?;
         let mut record = Self {
+            policy,
             pause_until: Micros(next()?),
             learnt_stop_until: Micros(next()?),
             breaker: Breaker { failures: next()?, probe_at: Micros(next()?) },
@@ -97,6 +102,12 @@ impl Record {
             reserved_for: next()?,
             classes: Vec::with_capacity(classes),
         };
+        if theirs != policy {
+            // Another order of classes, too: what was reserved for one would be another's.
+            record.reserved_until = Micros::ZERO;
+            record.classes.resize(classes, ClassRecord::default());
+            return Some(record);
+        }
         for _ in 0..classes {
             record.classes.push(ClassRecord {
                 retry_at: Micros(next()?),
@@ -115,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_record_comes_back_as_it_went() {
-        let mut record = Record::new(2);
+        let mut record = Record::new(7, 2);
         record.pause_until = Micros(1);
         record.breaker = Breaker { failures: 2, probe_at: Micros(3) };
         record.reserved_for = 1;
@@ -125,16 +136,28 @@ mod tests {
             reason: 2,
             headroom_tat: Micros(u64::MAX),
         };
-        assert_eq!(Record::decode(&record.encode(), 2), record);
+        assert_eq!(Record::decode(&record.encode(), 7, 2), record);
     }
 
     #[test]
     fn foreign_bytes_count_as_empty() {
-        let record = Record { pause_until: Micros(9), ..Record::new(1) };
-        let mut bytes = record.encode();
-        assert_eq!(Record::decode(&bytes, 2), Record::new(2), "another policy's");
+        let mut bytes = Record { pause_until: Micros(9), ..Record::new(7, 1) }.encode();
         bytes[0] = 99;
-        assert_eq!(Record::decode(&bytes, 1), Record::new(1), "another version's");
-        assert_eq!(Record::decode(&[], 1), Record::new(1));
+        assert_eq!(Record::decode(&bytes, 7, 1), Record::new(7, 1), "another version's");
+        assert_eq!(Record::decode(&[], 7, 1), Record::new(7, 1));
+        assert_eq!(Record::decode(&[VERSION; 20], 7, 1), Record::new(7, 1), "too short");
+    }
+
+    #[test]
+    fn another_policy_keeps_the_stop_the_breaker_and_the_share() {
+        let mut old = Record::new(7, 1);
+        old.pause_until = Micros(9);
+        old.breaker = Breaker { failures: 2, probe_at: Micros(3) };
+        old.headroom_tat = Micros(5);
+        old.classes[0].retry_at = Micros(4);
+        let new = Record::decode(&old.encode(), 8, 2);
+        let kept = (new.pause_until, new.breaker, new.headroom_tat);
+        assert_eq!(kept, (old.pause_until, old.breaker, old.headroom_tat));
+        assert_eq!(new.classes, [ClassRecord::default(); 2]);
     }
 }

@@ -95,7 +95,7 @@ impl Worker {
             lanes: limits.clone().map(|limit| Lane::new(limit.classes.len())).collect(),
             gates: limits
                 .zip(&config.headroom)
-                .map(|(limit, headroom)| Gate::new(limit, headroom.clone()))
+                .map(|(limit, headroom)| Gate::new(limit, &config.policy.hash, headroom.clone()))
                 .collect(),
             calls: BTreeMap::new(),
             reports: Reports::default(),
@@ -194,7 +194,7 @@ impl Worker {
                 self.calls.insert(token, Sent { purpose, at: now });
             }
             None => {
-                self.failed(host, limit, now, NO_WAY);
+                self.failed(host, limit, false, now, NO_WAY);
                 self.release(host, limit, now, settled);
             }
         }
@@ -223,7 +223,7 @@ impl Worker {
             Purpose::Report { id } => self.reports.answered(&id, body.is_some(), now),
             Purpose::Probe { limit } => match answer(limit, &[]) {
                 Some(answer) => self.learn(host, limit, &answer, now),
-                None => self.failed(host, limit, now, NO_ANSWER),
+                None => self.failed(host, limit, true, now, NO_ANSWER),
             },
             Purpose::Decide { limit, wants } => match answer(limit, &wants) {
                 Some(answer) => {
@@ -231,7 +231,7 @@ impl Worker {
                     self.settle(host, limit, &answer, &mut settled);
                 }
                 None => {
-                    self.failed(host, limit, now, NO_ANSWER);
+                    self.failed(host, limit, false, now, NO_ANSWER);
                     self.release(host, limit, now, &mut settled);
                 }
             },
@@ -277,9 +277,9 @@ impl Worker {
         }
     }
 
-    fn failed(&mut self, host: &impl Host, limit: usize, now: Micros, why: &str) {
+    fn failed(&mut self, host: &impl Host, limit: usize, probe: bool, now: Micros, why: &str) {
         host.count(limit, OfLimit::CallsFailed);
-        if self.gates.get_mut(limit).is_some_and(|gate| gate.failed(host, now)) {
+        if self.gates.get_mut(limit).is_some_and(|gate| gate.failed(host, probe, now)) {
             host.count(limit, OfLimit::BreakerOpened);
             host.say(&format!("the decider is unreachable ({why}); sending on the own share"));
         }
@@ -318,7 +318,7 @@ impl Worker {
                 Some(token) => {
                     self.calls.insert(token, Sent { purpose: Purpose::Probe { limit }, at: now });
                 }
-                None => self.failed(host, limit, now, NO_WAY),
+                None => self.failed(host, limit, true, now, NO_WAY),
             }
         }
         settled.append(&mut self.ask(host, config, now));

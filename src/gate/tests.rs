@@ -30,7 +30,7 @@ const MARKETING: usize = 1;
 
 fn gate() -> Gate {
     let share = Some(Gcra::spaced(Micros::SECOND));
-    Gate::new(&limit(), Headroom { share, caps: vec![None, None] })
+    Gate::new(&limit(), "7", Headroom { share, caps: vec![None, None] })
 }
 
 fn after(ms: u64) -> Micros {
@@ -95,23 +95,23 @@ fn a_pause_stops_every_class_and_is_never_shortened() {
 #[test]
 fn after_a_failure_only_the_own_share_goes_and_one_probe() {
     let (mut gate, map) = (gate(), Map::default());
-    assert!(gate.failed(&map, NOW), "the first one opens");
-    assert!(!gate.failed(&map, NOW), "the second one changes nothing");
+    assert!(gate.failed(&map, false, NOW), "the first one opens");
+    assert!(!gate.failed(&map, false, NOW), "the second one changes nothing");
     assert_eq!(gate.admit(&map, OTP, NOW), Admission::Forward);
     let share_used = refuse(Micros::SECOND, Cause::Fallback);
     assert_eq!(gate.admit(&map, OTP, NOW), share_used);
-    assert!(!gate.claim_probe(&map, after(199)));
-    assert!(gate.claim_probe(&map, after(200)));
-    assert!(!gate.claim_probe(&map, after(200)), "another worker has it");
-    assert!(gate.learn(&map, &[], Micros::ZERO, after(201)), "recovered");
-    assert_eq!(gate.admit(&map, OTP, after(201)), Admission::Ask);
+    assert!(!gate.claim_probe(&map, after(99)));
+    assert!(gate.claim_probe(&map, after(100)));
+    assert!(!gate.claim_probe(&map, after(100)), "another worker has it");
+    assert!(gate.learn(&map, &[], Micros::ZERO, after(101)), "recovered");
+    assert_eq!(gate.admit(&map, OTP, after(101)), Admission::Ask);
 }
 
 #[test]
 fn probes_come_at_least_every_second() {
     let (mut gate, map) = (gate(), Map::default());
     for _ in 0..100 {
-        gate.failed(&map, NOW);
+        gate.failed(&map, true, NOW);
     }
     assert!(gate.claim_probe(&map, after(1_000)));
 }
@@ -120,7 +120,7 @@ fn probes_come_at_least_every_second() {
 fn a_stop_that_the_decider_told_of_holds_when_it_is_gone() {
     let (mut gate, map) = (gate(), Map::default());
     gate.learn(&map, &[], Micros::from_secs(3), NOW);
-    gate.failed(&map, NOW);
+    gate.failed(&map, false, NOW);
     assert_eq!(gate.admit(&map, OTP, after(2_999)), refused(1, Reason::Penalty));
     assert_eq!(gate.admit(&map, OTP, after(3_000)), Admission::Forward);
 }
@@ -155,7 +155,7 @@ fn the_answer_takes_the_place_of_the_claim() {
     gate.learn(&map, &marketing_waits(0), Micros::ZERO, after(16));
     assert_eq!(gate.admit(&map, MARKETING, after(16)), Admission::Ask, "one more could go");
     let (mut gate, map) = claimed_at(14);
-    gate.failed(&map, after(16));
+    gate.failed(&map, false, after(16));
     assert_eq!(gate.admit(&map, MARKETING, after(16)), Admission::Forward, "no answer will come");
 }
 

@@ -1,6 +1,9 @@
 //! What root and streams of one configuration share on one worker.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+};
 
 use limits::{Micros, retry_after::Said};
 use proxy_wasm::{
@@ -21,6 +24,9 @@ use crate::{
     worker::{Host, Settled, Verdict, Worker},
 };
 
+/// Streams settled in one turn.
+const SETTLED_MAX: usize = 64;
+
 /// What root and streams of one configuration share on one worker.
 pub struct Plugin {
     root: u32,
@@ -33,6 +39,8 @@ pub struct Plugin {
     /// Makes ids of reports unique, with a number for each.
     nonce: String,
     reports: Cell<u64>,
+    /// Decided, and to be told in a later turn.
+    backlog: RefCell<VecDeque<Settled>>,
     /// The last refusal as it was sent: in a flood many are the same.
     refusal: RefCell<Option<Refusal>>,
 }
@@ -60,8 +68,8 @@ impl Plugin {
         let worker = RefCell::new(Worker::new(&config, gateway));
         let nonce = format!("{:x}-{number:x}", wall().0);
         let (woken, reports) = (Cell::new(false), Cell::new(0));
-        let refusal = RefCell::default();
-        Some(Self { root, config, metrics, worker, queue, woken, nonce, reports, refusal })
+        let (refusal, backlog) = (RefCell::default(), RefCell::default());
+        Some(Self { root, config, metrics, worker, queue, woken, nonce, reports, backlog, refusal })
     }
 
     /// Has the root called in the next turn of this worker's event loop.
@@ -73,20 +81,35 @@ impl Plugin {
         }
     }
 
-    /// Lets the worker act in a root callback, then settles the streams it has decided on.
+    /// Lets the worker act in a root callback, then settles the streams it has decided on: so many in
+    /// this turn, the rest in the next ones. Envoy tells them one inside the other when the callback
+    /// has ended, and some 300 exhaust the stack of the virtual machine.
     pub fn act(&self, act: impl FnOnce(&mut Worker, &Envoy) -> Vec<Settled>) {
         let settled = match self.worker.try_borrow_mut() {
             Ok(mut worker) => act(&mut worker, &Envoy(self)),
             Err(_) => return,
         };
-        if settled.is_empty() {
+        let Ok(mut backlog) = self.backlog.try_borrow_mut() else {
+            return;
+        };
+        backlog.extend(settled);
+        let turn: Vec<Settled> = {
+            let count = backlog.len().min(SETTLED_MAX);
+            backlog.drain(..count).collect()
+        };
+        let more = !backlog.is_empty();
+        drop(backlog);
+        if turn.is_empty() {
             return;
         }
         let now = monotonic();
-        for one in settled {
+        for one in turn {
             self.settle(&one, now);
         }
         set_effective_context(self.root);
+        if more {
+            self.wake();
+        }
     }
 
     fn settle(&self, one: &Settled, now: Micros) {

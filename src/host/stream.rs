@@ -14,7 +14,7 @@ use super::{
     plugin::Plugin,
 };
 use crate::{
-    exchange::{MAX_RETRIES, STRIPPED, State},
+    exchange::{MAX_RETRIES, RESERVED, STRIPPED, State},
     gate::{Admission, Cause, Refused},
     lane::Waiter,
     metrics::OfLimit,
@@ -147,7 +147,9 @@ impl Stream {
 fn strip(headers: &Pairs, limit: Option<&Limit>) {
     let priority = limit.map_or("", |limit| limit.priority.header.as_str());
     let ours = |name: &[u8]| {
-        name == priority.as_bytes() || STRIPPED.iter().any(|known| known.as_bytes() == name)
+        name == priority.as_bytes()
+            || name.starts_with(RESERVED.as_bytes())
+            || STRIPPED.iter().any(|known| known.as_bytes() == name)
     };
     for (name, _) in headers.iter().filter(|(name, _)| ours(name)) {
         if let Ok(name) = std::str::from_utf8(name) {

@@ -293,8 +293,11 @@ fn a_throttle_stops_this_gateway_at_once_and_is_reported_until_answered() {
 #[test]
 fn a_main_thread_makes_no_calls() {
     let mut bench = Bench::new();
-    Gate::new(&bench.config.policy.limits[0], bench.config.headroom[0].clone())
-        .failed(&bench.envoy, bench.now);
+    Gate::new(&bench.config.policy.limits[0], "7", bench.config.headroom[0].clone()).failed(
+        &bench.envoy,
+        false,
+        bench.now,
+    );
     bench.after(5_000);
     bench.tick();
     assert_eq!(bench.asked().len(), 0);

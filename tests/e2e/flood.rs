@@ -3,7 +3,9 @@
 use lab::{Arrivals, Stream, Summary};
 
 use crate::harness::{
-    Stack, ms,
+    Stack,
+    call::burst,
+    ms,
     noise::{Noise, check, on_a_calm_machine, send_beside_control, template_with_noop},
 };
 
@@ -48,4 +50,16 @@ async fn a_flood_over_two_gateways_beside_otp_costs_at_most_two_calls_per_grant(
     let two = ["--gateways", "2", "--deciders", "2"];
     let streams = [of("marketing", 2_700.0), of("otp", 20.0)];
     on_a_calm_machine(async || flood(&two, &streams).await).await;
+}
+
+/// What is decided at once is told in many turns: told in one, it exhausts the virtual machine's stack.
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_hundred_at_once_on_one_worker_are_all_answered() {
+    let stack = Stack::up(&["--workers", "1"]);
+    for _ in 0..3 {
+        let (answers, _) = burst(stack.gateway(0), "otp", 800).await;
+        let odd = answers.iter().map(|answer| answer.status).find(|s| ![200, 429].contains(s));
+        assert_eq!(odd, None, "neither yes nor an honest no");
+    }
+    stack.assert_filter_is_well().await;
 }
