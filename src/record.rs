@@ -50,7 +50,6 @@ pub struct ClassRecord {
 }
 
 const FIXED: usize = 8;
-const PER_CLASS: usize = 4;
 
 impl Record {
     pub fn new(policy: u64, classes: usize) -> Self {
