@@ -61,24 +61,11 @@ pub mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sample;
 
-    /// The limit `sms`: 90/s of 100/s, classes otp and marketing.
+    /// The limit of [`sample::policy`].
     pub fn limit() -> Limit {
-        let document = json!({
-            "version": 1,
-            "gateways": {"max": 2},
-            "decider": {"timeout": "50ms"},
-            "path_jitter": "20ms",
-            "limits": [{
-                "name": "sms",
-                "match": {"hosts": ["sms.example.com"]},
-                "contract": [{"requests": 100, "per": "1s"}],
-                "rates": [{"target": 90, "per": "1s", "burst": 5}],
-                "priority": {"header": "x-priority", "default": "marketing"},
-                "classes": [{"name": "otp", "values": ["otp"]}, {"name": "marketing", "values": ["bulk"]}],
-            }],
-        });
-        Policy::parse(&document).unwrap().limits.remove(0)
+        Policy::parse(&sample::policy()).unwrap().limits.remove(0)
     }
 
     #[test]

@@ -101,28 +101,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::sample;
 
     fn configuration() -> Value {
-        json!({
-            "decider": {"cluster": "weir"},
-            "policy": {
-                "version": 1,
-                "gateways": {"max": 2},
-                "decider": {"timeout": "50ms"},
-                "path_jitter": "20ms",
-                "limits": [{
-                    "name": "sms",
-                    "match": {"hosts": ["sms.example.com"]},
-                    "contract": [{"requests": 100, "per": "1s"}],
-                    "rates": [{"target": 90, "per": "1s", "burst": 5}],
-                    "priority": {"header": "x-priority", "default": "marketing"},
-                    "classes": [
-                        {"name": "otp", "values": ["otp"]},
-                        {"name": "marketing", "values": ["bulk"], "rates": [{"target": 45, "per": "1s"}]},
-                    ],
-                }],
-            },
-        })
+        let mut policy = sample::policy();
+        policy["limits"][0]["classes"][1]["rates"] = json!([{"target": 45, "per": "1s"}]);
+        json!({"decider": {"cluster": "weir"}, "policy": policy})
     }
 
     fn parse(value: &Value) -> Result<Config, String> {

@@ -33,6 +33,8 @@ mod record;
 mod refusal;
 mod reports;
 mod request;
+#[cfg(test)]
+mod sample;
 mod throttle;
 mod worker;
 

@@ -7,7 +7,7 @@ use limits::decision::Reason;
 use serde_json::json;
 
 use super::*;
-use crate::{exchange::State, gate::tests::Map};
+use crate::{exchange::State, gate::tests::Map, sample};
 
 const OTP: usize = 0;
 const MARKETING: usize = 1;
@@ -56,20 +56,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let policy = json!({
-            "version": 1,
-            "gateways": {"max": 1},
-            "decider": {"timeout": "50ms"},
-            "path_jitter": "20ms",
-            "limits": [{
-                "name": "sms",
-                "match": {"hosts": ["sms.example.com"]},
-                "contract": [{"requests": 100, "per": "1s"}],
-                "rates": [{"target": 90, "per": "1s", "burst": 5}],
-                "priority": {"header": "x-priority", "default": "marketing"},
-                "classes": [{"name": "otp", "values": ["otp"]}, {"name": "marketing", "values": ["bulk"]}],
-            }],
-        });
+        let mut policy = sample::policy();
+        policy["gateways"]["max"] = json!(1);
         let config = json!({"decider": {"cluster": "weir"}, "policy": policy});
         let config = Config::parse(config.to_string().as_bytes()).unwrap();
         let worker = Worker::new(&config, "gw".to_owned());
