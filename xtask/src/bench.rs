@@ -1,8 +1,9 @@
 //! `cargo xtask bench`: what Weir costs, as ratios to what it cannot be cheaper than.
 //!
-//! Promise: a ratio is that of two things measured in turn (A, B, A, B …) on the same machine, in
-//! the same Envoy process, on the same worker thread; the median over the rounds is told, with the
-//! spread, so that a reader sees what a noisy machine makes of it. A round in which something else
+//! Promise: a ratio is that of two things measured in turn (A, B, then B, A …) on the same machine,
+//! in the same Envoy process, on the same worker thread; the median over the rounds is told, with
+//! the spread, so that a reader sees what a noisy machine makes of it. Many short rounds and not a
+//! few long ones: a disturbance that lasts seconds then meets both sides. A round in which something else
 //! happened than what was to be measured (a refusal where a grant was due, a lost connection, a
 //! decision made without the decider) fails the command. No figure does.
 
@@ -21,7 +22,7 @@ use clap::{ValueEnum, value_parser};
 use crate::stack::Programs;
 use crate::{run, setup, up};
 use arena::Arena;
-use compare::{Comparison, Measured};
+use compare::{Comparison, Measured, Side};
 use load::Wrk;
 use memory::Memory;
 use report::Report;
@@ -29,10 +30,10 @@ use report::Report;
 #[derive(clap::Args)]
 pub struct Args {
     /// How often each side of a comparison is measured.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// How long each side is loaded in a round.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = value_parser!(u64).range(1..=60))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = value_parser!(u64).range(1..=60))]
     seconds: u64,
     /// Measure this alone; may be given several times.
     #[arg(long, value_enum, value_name = "NAME")]
@@ -124,10 +125,18 @@ async fn measure(
         arena.round(wrk, comparison, side, WARM_UP).await?;
     }
     let mut measured = Measured::default();
-    for _ in 0..args.rounds {
+    for number in 0..args.rounds {
+        let backwards = number % 2 == 1;
+        let mut sides: Vec<&Side> = comparison.sides.iter().collect();
+        if backwards {
+            sides.reverse();
+        }
         let mut round = Vec::new();
-        for side in &comparison.sides {
+        for side in sides {
             round.push(arena.round(wrk, comparison, side, lasting).await?);
+        }
+        if backwards {
+            round.reverse();
         }
         measured.rounds.push(round);
     }
