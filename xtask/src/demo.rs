@@ -5,7 +5,11 @@
 //! shown is the worst of the three. The command fails unless Weir kept the contract on every run: a
 //! demo that shows the opposite must not look like success.
 
+#[cfg(test)]
+mod browser;
 mod chart;
+#[cfg(test)]
+mod fixture;
 mod page;
 mod report;
 mod table;

@@ -35,7 +35,7 @@ enum Command {
     Bench(bench::Args),
     /// Break the safeguards one by one: is each watched by a test?
     Mutants(mutants::Args),
-    /// Fetch or build what the other commands need: the Wasm modules, Envoy, Redis, Python packages.
+    /// Fetch or build what the other commands need: the Wasm modules, Envoy, Redis, Python packages, a browser.
     ///
     /// The other commands do the part they need by themselves; this one does all of it.
     Setup,

@@ -2,6 +2,7 @@
 //! What cannot be fetched ends the command with one sentence that says what to install.
 
 mod apt;
+pub mod browser;
 pub mod envoy;
 pub mod python;
 pub mod redis;
@@ -20,12 +21,19 @@ pub struct Found {
     pub redis: PathBuf,
     /// Belongs on `PYTHONPATH`.
     pub python: PathBuf,
+    /// For the look at the demo's report.
+    pub browser: Option<PathBuf>,
 }
 
 pub fn all() -> Result<Found> {
     cargo::build_programs()?;
     wasm::build()?;
-    let found = Found { envoy: envoy::find()?, redis: redis::find()?, python: python::requests()? };
+    let found = Found {
+        envoy: envoy::find()?,
+        redis: redis::find()?,
+        python: python::requests()?,
+        browser: browser::find()?,
+    };
     run::say(format!("Envoy: {}", paths::shown(&found.envoy)));
     run::say(format!("Redis: {}", paths::shown(&found.redis)));
     run::say("everything is there");

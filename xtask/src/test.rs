@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Result<()> {
         run::say(format!("{name} …"));
         let result = match step {
             Step::Tidy => tidy::check_all(),
-            Step::Unit => unit(),
+            Step::Unit => unit(&setup),
             Step::E2e => end_to_end(&setup, args.filter.as_deref()),
         };
         match result {
@@ -61,14 +61,12 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// The filter's library apart: its other test target is the end-to-end one.
-fn unit() -> Result<()> {
+fn unit(setup: &setup::Found) -> Result<()> {
     let test = ["test", "--release"];
-    let all_but_filter = run::check(cargo::cargo(&test).args([
-        "--workspace",
-        "--exclude",
-        "weir-filter",
-        "--no-fail-fast",
-    ]));
+    let mut all_but_filter = cargo::cargo(&test);
+    all_but_filter.args(["--workspace", "--exclude", "weir-filter", "--no-fail-fast"]);
+    all_but_filter.envs(setup.browser.as_ref().map(|browser| ("CHROME", browser)));
+    let all_but_filter = run::check(&mut all_but_filter);
     let filter = run::check(cargo::cargo(&test).args(["--package", "weir-filter", "--lib"]));
     all_but_filter.and(filter)
 }

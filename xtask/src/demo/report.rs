@@ -168,29 +168,10 @@ fn wait_ms(outcome: &Outcome, percent: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use lab::{Accounts, OtpWait};
-
+    use super::super::fixture::done;
     use super::*;
 
     const S: Duration = Duration::from_secs(1);
-
-    fn done(design: Design, provider: &'static str, refused: u64) -> Done {
-        let accounts =
-            Accounts { made: 2, acknowledged: 1, queued: 1, accepted: 1, accepted_twice: 0 };
-        let outcome = Outcome {
-            refused,
-            refused_later: 0,
-            max_in_any_1s: 90 + refused,
-            suspended_after_s: None,
-            windows: Vec::new(),
-            otp_sent: 10 - refused,
-            marketing_sent: 100,
-            otp_waits: vec![OtpWait { made: S, wait: S / 100, accepted: true }],
-            tenths: Vec::new(),
-            accounts,
-        };
-        Done { design, provider, outcome }
-    }
 
     fn report(done: &[Done]) -> Report {
         let setting =
