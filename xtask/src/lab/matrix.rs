@@ -23,7 +23,7 @@ pub fn for_terminal(models: &[&'static Model], designs: &[Design], cells: &[Cell
     }
     for model in models {
         let row = designs.iter().map(|design| cell(cells, model, *design));
-        table.add_row(std::iter::once(model.name.to_owned()).chain(row));
+        table.add_row(std::iter::once(format!("{}{}", model.name, aim(model))).chain(row));
     }
     table
 }
@@ -35,8 +35,10 @@ pub fn markdown(
     command: &str,
     seconds: u64,
 ) -> String {
-    let mut text =
-        format!("Made by `{command}`; one run of {seconds} s in each cell.\n\n| provider |");
+    let mut text = format!(
+        "Made by `{command}`; one run of {seconds} s in each cell. Weir runs the sample policy \
+         (target 90/s, burst 5) unless the row says otherwise.\n\n| provider |"
+    );
     let names = designs.iter().map(|design| format!(" {} |", design.name()));
     text.extend(names);
     text.push_str("\n|---|");
@@ -44,7 +46,7 @@ pub fn markdown(
     for model in models {
         let counts = model.counts(seconds);
         // Writing into a String cannot fail.
-        let _ = write!(text, "\n| `{}`: {counts} |", model.name);
+        let _ = write!(text, "\n| `{}`: {counts}{} |", model.name, aim(model));
         for design in designs {
             let mut shown = cell(cells, model, *design);
             if let (Design::Weir, Some(_)) = (design, model.not_built) {
@@ -61,6 +63,10 @@ pub fn markdown(
     }
     text.push('\n');
     text
+}
+
+fn aim(model: &Model) -> String {
+    model.aim().map_or_else(String::new, |aim| format!("; Weir: {aim}"))
 }
 
 fn cell(cells: &[Cell], model: &Model, design: Design) -> String {
@@ -111,6 +117,17 @@ pub fn put_into(file: &Path, table: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_with_another_policy_than_the_samples_says_so() {
+        let models: Vec<&Model> = super::super::models::ALL.iter().collect();
+        let text = markdown(&models, &[Design::Weir], &[], "x", 5);
+        let row = |name: &str| text.lines().find(|line| line.starts_with(&format!("| `{name}`:")));
+        let says = |name, what| row(name).is_some_and(|row| row.contains(what));
+        assert!(says("per-100ms", "; Weir: target 75/s, burst 1 |"), "{text}");
+        assert!(says("minute", "; Weir: target 80/s, burst 5 |"), "{text}");
+        assert!(!says("rolling", "Weir:"), "{text}");
+    }
 
     #[test]
     fn the_table_is_put_between_the_marks_and_nothing_else_changes() -> Result<()> {

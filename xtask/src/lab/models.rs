@@ -112,6 +112,16 @@ impl Model {
         self.shortened(seconds).map_or(self.counts, |short| short.counts)
     }
 
+    /// What Weir aims at there, where it is not what the sample policy says.
+    pub fn aim(&self) -> Option<String> {
+        match &self.policy {
+            Policy::Sample => None,
+            Policy::Other { target, burst, .. } => {
+                Some(format!("target {target}/s, burst {burst}"))
+            }
+        }
+    }
+
     fn shortened(&self, seconds: u64) -> Option<&Short> {
         self.short.as_ref().filter(|_| seconds < WHOLE_S)
     }
