@@ -33,11 +33,11 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?
-        .block_on(serve(&settings, document.policy, deadline))
+        .block_on(serve(settings, document.policy, deadline))
 }
 
 async fn serve(
-    settings: &Settings,
+    settings: Settings,
     policy: limits::policy::Policy,
     deadline: Duration,
 ) -> anyhow::Result<()> {
@@ -56,7 +56,7 @@ async fn serve(
         limits = policy.limits.len(),
         "serving"
     );
-    let store = open(&settings.store, accounts(&policy))?;
+    let store = open(settings.store, accounts(&policy))?;
     let app = Arc::new(App::new(policy, store, deadline));
     // Replies are small: waiting for more to fill a segment would only delay them.
     let listener = listener.tap_io(|connection| {
@@ -80,10 +80,10 @@ async fn serve(
     Ok(())
 }
 
-fn open(choice: &StoreChoice, accounts: Vec<Account>) -> anyhow::Result<Option<Arc<dyn Store>>> {
+fn open(choice: StoreChoice, accounts: Vec<Account>) -> anyhow::Result<Option<Arc<dyn Store>>> {
     Ok(match choice {
         StoreChoice::Memory => Some(Arc::new(Memory::new(accounts))),
-        StoreChoice::Redis(url) => Some(Arc::new(Redis::new(url, &accounts)?)),
+        StoreChoice::Redis { target, .. } => Some(Arc::new(Redis::new(*target, &accounts)?)),
         StoreChoice::Nothing => {
             warn!("store `none` grants everything; it is there to measure against");
             None

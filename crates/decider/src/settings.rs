@@ -6,9 +6,13 @@ use std::{fmt, fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use limits::policy::Policy;
+use redis::{ClientTlsConfig, TlsCertificates};
 use serde::Deserialize;
 
-use crate::document::yaml;
+use crate::{
+    document::yaml,
+    store::redis::target::{FORMS, Target, TargetError},
+};
 
 const LISTEN: &str = "127.0.0.1:8080";
 const DRAIN: Duration = Duration::from_secs(2);
@@ -19,7 +23,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(300);
 /// the environment over the file.
 #[derive(Debug, Default, Args)]
 pub struct Options {
-    /// YAML file with any of: policy, listen, store, store_deadline, drain, log_format
+    /// YAML file with any of: policy, listen, store, store_ca, store_cert, store_key,
+    /// store_deadline, drain, log_format
     #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The policy file (YAML or JSON)
@@ -28,10 +33,21 @@ pub struct Options {
     /// Address and port to serve HTTP/1.1 and HTTP/2 (h2c) on [default: 127.0.0.1:8080]
     #[arg(long, env = "WEIR_LISTEN", value_name = "ADDRESS:PORT")]
     pub listen: Option<String>,
-    /// Where limits are kept: `memory` (one process, lost at its end) or a Redis,
-    /// `redis://[USER:PASSWORD@]HOST:PORT/DB` (rediss:// for TLS) [default: memory]
+    /// Where limits are kept: `memory` (one process, lost at its end), or a Redis:
+    /// `redis://[USER:PASSWORD@]HOST:PORT/DB`, `redis+cluster://[USER:PASSWORD@]HOST:PORT,HOST:PORT`
+    /// or `redis+sentinel://[USER:PASSWORD@]HOST:PORT,HOST:PORT/PRIMARY`; rediss for TLS
+    /// [default: memory]
     #[arg(long, env = "WEIR_STORE", value_name = "STORE", hide_env_values = true)]
     pub store: Option<String>,
+    /// With rediss: the authorities to trust, a PEM file [default: the system's]
+    #[arg(long, env = "WEIR_STORE_CA", value_name = "FILE")]
+    pub store_ca: Option<PathBuf>,
+    /// With rediss: the certificate to show, a PEM file; with --store-key
+    #[arg(long, env = "WEIR_STORE_CERT", value_name = "FILE")]
+    pub store_cert: Option<PathBuf>,
+    /// The private key of --store-cert, a PEM file
+    #[arg(long, env = "WEIR_STORE_KEY", value_name = "FILE")]
+    pub store_key: Option<PathBuf>,
     /// Longest wait for the store, like 40ms [default: 80 % of the policy's decider.timeout]
     #[arg(long, env = "WEIR_STORE_DEADLINE", value_name = "DURATION")]
     pub store_deadline: Option<String>,
@@ -57,6 +73,9 @@ struct File {
     policy: Option<PathBuf>,
     listen: Option<String>,
     store: Option<String>,
+    store_ca: Option<PathBuf>,
+    store_cert: Option<PathBuf>,
+    store_key: Option<PathBuf>,
     store_deadline: Option<String>,
     drain: Option<String>,
     log_format: Option<LogFormat>,
@@ -73,10 +92,13 @@ pub struct Settings {
     store_deadline: Option<Duration>,
 }
 
-#[derive(Clone, PartialEq, Eq)]
 pub enum StoreChoice {
     Memory,
-    Redis(String),
+    Redis {
+        /// Without a password.
+        shown: String,
+        target: Box<Target>,
+    },
     /// For measuring: grants everything.
     Nothing,
 }
@@ -102,6 +124,11 @@ impl Settings {
         let file = options.config.as_ref().map_or(Ok(File::default()), read)?;
         let listen = options.listen.or(file.listen).unwrap_or(LISTEN.to_owned());
         let store = options.store.or(file.store);
+        let certificates = certificates(
+            options.store_ca.or(file.store_ca),
+            options.store_cert.or(file.store_cert),
+            options.store_key.or(file.store_key),
+        )?;
         let drain = options.drain.or(file.drain);
         let deadline = options.store_deadline.or(file.store_deadline);
         Ok(Self {
@@ -111,7 +138,7 @@ impl Settings {
                 value: listen,
                 allowed: "an IP address and a port, like 127.0.0.1:8080 or [::]:8080".to_owned(),
             })?,
-            store: store.map_or(Ok(StoreChoice::Memory), store_choice)?,
+            store: store_choice(store.as_deref().unwrap_or("memory"), certificates)?,
             drain: drain
                 .map_or(Ok(DRAIN), |text| duration("drain", &text, Duration::ZERO, DRAIN_MAX))?,
             log_format: options.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
@@ -167,22 +194,53 @@ fn duration(
         })
 }
 
-fn store_choice(text: String) -> Result<StoreChoice, SettingsError> {
-    match text.as_str() {
+fn store_choice(
+    text: &str,
+    certificates: Option<TlsCertificates>,
+) -> Result<StoreChoice, SettingsError> {
+    let bad = |allowed: String| SettingsError::Bad { field: "store", value: masked(text), allowed };
+    match text {
+        "memory" | "none" if certificates.is_some() => {
+            Err(bad("with certificates, a rediss URL".to_owned()))
+        }
         "memory" => Ok(StoreChoice::Memory),
         "none" => Ok(StoreChoice::Nothing),
-        url if is_redis(url) => Ok(StoreChoice::Redis(text)),
-        _ => Err(SettingsError::Bad {
-            field: "store",
-            value: masked(&text),
-            allowed: "memory, redis://HOST:PORT/DB or rediss://HOST:PORT/DB".to_owned(),
-        }),
+        url => match Target::parse(url, certificates) {
+            Ok(target) => Ok(StoreChoice::Redis { shown: masked(url), target: Box::new(target) }),
+            Err(TargetError::Form) => Err(bad(format!("memory, {FORMS}"))),
+            Err(error) => Err(bad(format!("memory, {FORMS}; but here {error}"))),
+        },
     }
 }
 
-fn is_redis(url: &str) -> bool {
-    let scheme = ["redis://", "rediss://"].iter().any(|scheme| url.starts_with(scheme));
-    scheme && redis::Client::open(url).is_ok()
+/// What TLS to the store needs, if any of it was named.
+fn certificates(
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<TlsCertificates>, SettingsError> {
+    let read = |path: PathBuf| {
+        fs::read(&path).map_err(|source| SettingsError::Unreadable {
+            path: path.display().to_string(),
+            source,
+        })
+    };
+    let client_tls = match (cert, key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => {
+            Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })
+        }
+        (Some(alone), None) | (None, Some(alone)) => {
+            return Err(SettingsError::Bad {
+                field: "store_cert",
+                value: alone.display().to_string(),
+                allowed: "store_cert and store_key together".to_owned(),
+            });
+        }
+    };
+    let root_cert = ca.map(read).transpose()?;
+    let is_any = client_tls.is_some() || root_cert.is_some();
+    Ok(is_any.then_some(TlsCertificates { client_tls, root_cert }))
 }
 
 /// A URL as it may be logged: without what stands before the host, and without a query.
@@ -199,7 +257,7 @@ impl fmt::Display for StoreChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory => f.write_str("memory"),
-            Self::Redis(url) => f.write_str(&masked(url)),
+            Self::Redis { shown, .. } => f.write_str(shown),
             Self::Nothing => f.write_str("none"),
         }
     }
@@ -247,7 +305,7 @@ mod tests {
     fn what_cannot_be_used_is_refused_with_what_can() {
         check_refused(
             options("file"),
-            "store: `file` is not allowed; allowed: memory, redis://HOST:PORT/DB or rediss://HOST:PORT/DB",
+            &format!("store: `file` is not allowed; allowed: memory, {FORMS}"),
         );
         check_refused(
             Options { listen: Some("8080".to_owned()), ..options("memory") },

@@ -4,35 +4,38 @@
 //! [`limits::decision::decide`]) on Redis' own clock; deciders and gateways need no common time. All
 //! keys of a limit share a hash tag, and every key expires.
 //!
-//! Where it trips: see `link` for a Redis that is away, or there but silent. A Redis that forgot
-//! the scripts (restart, failover) is sent them again in the same call.
+//! Where it trips: see `link` for a Redis that is away, or there but silent, and `nodes` for a
+//! cluster. A Redis that forgot the scripts (restart, failover) is sent them again in the same call.
 
 mod link;
+mod nodes;
+mod source;
+pub mod target;
 
-use ::redis::{RedisResult, Script, ScriptInvocation};
+use ::redis::{Script, ScriptInvocation};
 use limits::{
     Micros,
     decision::{Reason, Rules, Share, State},
 };
 
 use super::{Account, Call, Decision, Snapshot, Store, StoreError};
-use link::Link;
+use nodes::Nodes;
+use target::Target;
 
 pub const DECIDE: &str = include_str!("../../lua/decide.lua");
 pub const THROTTLED: &str = include_str!("../../lua/throttled.lua");
+const LOOK: &str = include_str!("../../lua/look.lua");
 
 /// How long a report is known: far longer than any gateway repeats one.
 pub const REPORT_KEPT_MS: u64 = 2 * 3_600_000;
 
 pub struct Redis {
-    link: Link,
+    nodes: Nodes,
     decide: Script,
     throttled: Script,
+    look: Script,
     accounts: Vec<Prepared>,
 }
-
-/// Redis' TIME: whole seconds, and microseconds of the next.
-type Time = (u64, u64);
 
 /// What does not change from call to call.
 struct Prepared {
@@ -53,24 +56,25 @@ impl Redis {
     /// Connects in the background, now and whenever it must; call within a tokio runtime.
     ///
     /// # Errors
-    /// The URL is none of a Redis.
-    pub fn new(url: &str, accounts: &[Account]) -> Result<Self, StoreError> {
-        let client = ::redis::Client::open(url).map_err(|error| refused(&error))?;
+    /// An address cannot be used.
+    pub fn new(target: Target, accounts: &[Account]) -> Result<Self, StoreError> {
+        let keys = accounts.iter().map(|account| key(&account.name)).collect();
+        let nodes = Nodes::start(target, keys);
         Ok(Self {
-            link: Link::start(client),
+            nodes: nodes.map_err(|error| StoreError::Refused(error.to_string()))?,
             decide: Script::new(DECIDE),
             throttled: Script::new(THROTTLED),
+            look: Script::new(LOOK),
             accounts: accounts.iter().map(Prepared::of).collect(),
         })
     }
 
     async fn run<T: ::redis::FromRedisValue>(
         &self,
+        limit: usize,
         call: ScriptInvocation<'_>,
     ) -> Result<T, StoreError> {
-        let mut lease = self.link.lease()?;
-        let outcome = call.invoke_async(lease.connection()).await;
-        lease.end(outcome)
+        self.nodes.run(limit, &call).await
     }
 }
 
@@ -83,7 +87,7 @@ impl Store for Redis {
             call.arg(argument);
         }
         Box::pin(async move {
-            let reply: Vec<u64> = self.run(call).await?;
+            let reply: Vec<u64> = self.run(limit, call).await?;
             decision(&reply, account.classes)
         })
     }
@@ -96,34 +100,21 @@ impl Store for Redis {
         call.arg(pause.min(account.max_pause).0);
         call.arg(account.max_pause.0);
         call.arg(REPORT_KEPT_MS);
-        Box::pin(async move { Ok(Micros(self.run(call).await?)) })
+        Box::pin(async move { Ok(Micros(self.run(limit, call).await?)) })
     }
 
     fn look(&self, limit: usize) -> Call<'_, Snapshot> {
         let account = &self.accounts[limit];
-        let mut both = ::redis::pipe();
-        both.atomic().cmd("TIME").cmd("HMGET").arg(&account.key).arg(&account.fields);
+        let mut call = self.look.prepare_invoke();
+        call.key(&account.key).arg(&account.fields);
         Box::pin(async move {
-            let mut lease = self.link.lease()?;
-            let outcome: RedisResult<(Time, Vec<Option<u64>>)> =
-                both.query_async(lease.connection()).await;
-            let ((seconds, micros), kept) = lease.end(outcome)?;
-            let mut tats: Vec<Micros> =
-                kept.into_iter().map(|kept| Micros(kept.unwrap_or(0))).collect();
-            let penalty_until = tats.pop().unwrap_or_default();
-            Ok(Snapshot {
-                now: Micros::from_secs(seconds).plus(Micros(micros)),
-                state: State { tats, penalty_until },
-            })
+            let reply: Vec<String> = self.run(limit, call).await?;
+            snapshot(&reply, account.fields.len())
         })
     }
 
     fn ping(&self) -> Call<'_, ()> {
-        Box::pin(async move {
-            let mut lease = self.link.lease()?;
-            let outcome = ::redis::cmd("PING").query_async(lease.connection()).await;
-            lease.end(outcome)
-        })
+        Box::pin(self.nodes.ping())
     }
 }
 
@@ -208,6 +199,24 @@ pub fn decision(reply: &[u64], classes: usize) -> Result<Decision, StoreError> {
     })
 }
 
-fn refused(error: &::redis::RedisError) -> StoreError {
-    StoreError::Refused(error.to_string())
+/// Reads the reply of `look.lua`.
+fn snapshot(reply: &[String], fields: usize) -> Result<Snapshot, StoreError> {
+    let bad = || StoreError::Refused(format!("a reply of {} texts", reply.len()));
+    let number = |text: &String| match text.as_str() {
+        "" => Ok(Micros::ZERO),
+        text => text.parse().map(Micros).map_err(|_| bad()),
+    };
+    let numbers = reply.iter().map(number).collect::<Result<Vec<Micros>, _>>()?;
+    let ([seconds, micros], [tats @ .., penalty_until]) =
+        numbers.split_first_chunk().ok_or_else(bad)?
+    else {
+        return Err(bad());
+    };
+    if tats.len() + 1 != fields {
+        return Err(bad());
+    }
+    Ok(Snapshot {
+        now: Micros::from_secs(seconds.0).plus(*micros),
+        state: State { tats: tats.to_vec(), penalty_until: *penalty_until },
+    })
 }

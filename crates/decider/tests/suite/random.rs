@@ -219,7 +219,7 @@ async fn a_sample_of_the_steps_agrees_on_the_real_redis() {
     let (mut granted, mut refused) = (0, 0);
     for (index, (name, parts)) in policies::ALL.iter().enumerate() {
         let account = policies::account(name, parts);
-        let store = Redis::new(&server.url(), std::slice::from_ref(&account)).unwrap();
+        let store = Redis::new(server.target(), std::slice::from_ref(&account)).unwrap();
         connected(&store).await;
         let mut random = Random(SEED + index as u64);
         let mut state = State::default();

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use decider::store::Store;
+use decider::store::{Store, redis::target::Target};
 
 /// For a start, or a recovery that has its own, tighter, assertion.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -48,6 +48,10 @@ impl RedisServer {
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    pub fn target(&self) -> Target {
+        target(self.port)
     }
 
     pub fn port(&self) -> u16 {
@@ -107,6 +111,11 @@ impl Drop for RedisServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A Redis on this port, whether it is there or not.
+pub fn target(port: u16) -> Target {
+    Target::parse(&format!("redis://127.0.0.1:{port}/0"), None).unwrap()
 }
 
 /// Waits until the store has its first connection.

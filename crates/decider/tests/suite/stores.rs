@@ -13,7 +13,7 @@ use limits::{
 
 use crate::{
     policies,
-    redis_server::{RedisServer, connected, until_it_works},
+    redis_server::{RedisServer, connected, target, until_it_works},
 };
 
 /// The policy's: 40 ms of 50.
@@ -94,7 +94,7 @@ async fn the_memory_store_passes_the_suite() {
 #[tokio::test]
 async fn the_redis_store_passes_the_suite() {
     let server = RedisServer::start();
-    let store = Redis::new(&server.url(), &accounts()).unwrap();
+    let store = Redis::new(server.target(), &accounts()).unwrap();
     connected(&store).await;
     suite(&store).await;
     server.check_every_key_expires().await;
@@ -104,7 +104,7 @@ async fn the_redis_store_passes_the_suite() {
 #[tokio::test]
 async fn all_keys_of_a_limit_share_its_hash_tag() {
     let server = RedisServer::start();
-    let store = Redis::new(&server.url(), &accounts()).unwrap();
+    let store = Redis::new(server.target(), &accounts()).unwrap();
     connected(&store).await;
     store.decide(0, &[1, 1]).await.unwrap();
     store.throttled(0, Micros::SECOND, "a").await.unwrap();
@@ -117,7 +117,7 @@ async fn all_keys_of_a_limit_share_its_hash_tag() {
 async fn two_deciders_on_one_redis_share_the_burst() {
     let server = RedisServer::start();
     let stores: Vec<Arc<Redis>> =
-        (0..2).map(|_| Arc::new(Redis::new(&server.url(), &accounts()).unwrap())).collect();
+        (0..2).map(|_| Arc::new(Redis::new(server.target(), &accounts()).unwrap())).collect();
     let mut asks = Vec::new();
     for store in &stores {
         connected(store.as_ref()).await;
@@ -136,7 +136,7 @@ async fn two_deciders_on_one_redis_share_the_burst() {
 #[tokio::test]
 async fn a_redis_that_forgot_the_scripts_is_sent_them_again() {
     let server = RedisServer::start();
-    let store = Redis::new(&server.url(), &accounts()).unwrap();
+    let store = Redis::new(server.target(), &accounts()).unwrap();
     connected(&store).await;
     store.decide(0, &[1, 0]).await.unwrap();
     let mut raw = server.client().get_multiplexed_async_connection().await.unwrap();
@@ -161,7 +161,7 @@ async fn without_a_redis_calls_fail_at_once_and_it_is_found_within_a_second_of_i
         let server = RedisServer::start();
         server.port()
     };
-    let store = Redis::new(&format!("redis://127.0.0.1:{port}/0"), &accounts()).unwrap();
+    let store = Redis::new(target(port), &accounts()).unwrap();
     check_fail_at_once(&store).await;
 
     let server = RedisServer::start_on(port);
@@ -179,7 +179,7 @@ async fn without_a_redis_calls_fail_at_once_and_it_is_found_within_a_second_of_i
 #[tokio::test]
 async fn a_silent_redis_costs_one_deadline_and_is_found_within_a_second_of_its_return() {
     let server = RedisServer::start();
-    let store = Redis::new(&server.url(), &accounts()).unwrap();
+    let store = Redis::new(server.target(), &accounts()).unwrap();
     connected(&store).await;
     server.stop();
     let outcome = within(DEADLINE, store.decide(0, &[1, 0])).await;

@@ -16,8 +16,7 @@ use std::{
 };
 
 use ::redis::{
-    AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult, RetryMethod,
-    ServerErrorKind, aio::MultiplexedConnection,
+    ErrorKind, RedisError, RedisResult, RetryMethod, ServerErrorKind, aio::MultiplexedConnection,
 };
 use tokio::{
     sync::watch,
@@ -25,14 +24,17 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::store::StoreError;
+use super::source::{Source, ping};
+use crate::{sparse::Sparse, store::StoreError};
 
 /// Between two attempts to connect.
 const BACKOFF: Duration = Duration::from_millis(200);
-/// For an attempt, up to the first answer.
-const ATTEMPT: Duration = Duration::from_millis(250);
+/// For an attempt, up to the first answer: a TLS connection takes several round trips.
+const ATTEMPT: Duration = Duration::from_millis(500);
 /// Between looks at a connection that nobody may be using.
 const HEARTBEAT: Duration = Duration::from_millis(250);
+/// For the answer to such a look.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -60,7 +62,8 @@ pub(super) struct Lease<'a> {
 }
 
 impl Link {
-    pub fn start(client: Client) -> Self {
+    /// Connects in the background, now and whenever it must; call within a tokio runtime.
+    pub fn start(source: Source) -> Self {
         let shared = Arc::new(Shared {
             current: Mutex::new(Current {
                 generation: 0,
@@ -68,8 +71,12 @@ impl Link {
             }),
             suspect: watch::Sender::new(0),
         });
-        let task = tokio::spawn(mend(client, Arc::clone(&shared)));
+        let task = tokio::spawn(mend(source, Arc::clone(&shared)));
         Self { shared, mending: task.abort_handle() }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.shared.with(|current| current.connection.is_ok())
     }
 
     pub fn lease(&self) -> Result<Lease<'_>, StoreError> {
@@ -98,16 +105,8 @@ impl Lease<'_> {
     }
 
     /// Gives the connection back, or up if the outcome says that it is broken.
-    pub fn end<T>(mut self, outcome: RedisResult<T>) -> Result<T, StoreError> {
-        let broken = outcome.as_ref().is_err_and(is_broken);
-        self.ended = !broken;
-        outcome.map_err(|error| {
-            if broken {
-                StoreError::Unreachable(error.to_string())
-            } else {
-                StoreError::Refused(error.to_string())
-            }
-        })
+    pub fn end<T>(mut self, outcome: &RedisResult<T>) {
+        self.ended = !outcome.as_ref().is_err_and(is_broken);
     }
 }
 
@@ -130,6 +129,12 @@ impl Shared {
     }
 }
 
+/// What a call's failure is to a store.
+pub(super) fn store_error(error: &RedisError) -> StoreError {
+    let text = error.to_string();
+    if is_broken(error) { StoreError::Unreachable(text) } else { StoreError::Refused(text) }
+}
+
 /// Would another connection help?
 fn is_broken(error: &RedisError) -> bool {
     error.is_io_error()
@@ -138,19 +143,28 @@ fn is_broken(error: &RedisError) -> bool {
             error.retry_method(),
             RetryMethod::Reconnect | RetryMethod::ReconnectFromInitialConnections
         )
-        // After a failover the name may lead to the new primary.
-        || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+        // After a failover the name may lead to the new primary: a replica now, or a primary that
+        // lost its replicas and so perhaps its office.
+        || matches!(
+            error.kind(),
+            ErrorKind::Server(ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown)
+        )
+        || error.code() == Some("NOREPLICAS")
 }
 
 /// Connects, watches, and connects again, for ever.
-async fn mend(client: Client, shared: Arc<Shared>) {
+async fn mend(mut source: Source, shared: Arc<Shared>) {
+    let name = source.name();
     let mut suspects = shared.suspect.subscribe();
-    let mut was_told = false;
+    let mut told = String::new();
+    let (found_log, lost_log) = (Sparse::default(), Sparse::default());
     loop {
         let next_attempt = Instant::now() + BACKOFF;
-        match connect(&client).await {
+        match connect(&mut source).await {
             Ok(connection) => {
-                info!("connected to Redis");
+                if found_log.is_due() {
+                    info!(name, "connected to Redis");
+                }
                 let generation = shared.with(|current| {
                     current.generation += 1;
                     current.connection = Ok(connection.clone());
@@ -160,14 +174,16 @@ async fn mend(client: Client, shared: Arc<Shared>) {
                     _ = suspects.wait_for(|newest| *newest >= generation) => "a call failed".to_owned(),
                     why = silence(connection) => why,
                 };
-                warn!(why, "gave up the connection to Redis");
+                if lost_log.is_due() {
+                    warn!(name, why, "gave up the connection to Redis");
+                }
                 shared.with(|current| current.connection = Err(why));
-                was_told = true;
+                told.clear();
             }
             Err(why) => {
-                if !was_told {
-                    warn!(why, "Redis cannot be reached; trying on");
-                    was_told = true;
+                if why != told && lost_log.is_due() {
+                    warn!(name, why, "Redis cannot be reached; trying on");
+                    told.clone_from(&why);
                 }
                 shared.with(|current| current.connection = Err(why));
             }
@@ -176,17 +192,8 @@ async fn mend(client: Client, shared: Arc<Shared>) {
     }
 }
 
-/// A connection on which Redis has answered.
-async fn connect(client: &Client) -> Result<MultiplexedConnection, String> {
-    // Callers bring their own deadlines.
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-    let attempt = async {
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        ping(&mut connection).await?;
-        Ok(connection)
-    };
-    match timeout(ATTEMPT, attempt).await {
+async fn connect(source: &mut Source) -> Result<MultiplexedConnection, String> {
+    match timeout(ATTEMPT, source.connect()).await {
         Ok(outcome) => outcome.map_err(|error: RedisError| error.to_string()),
         Err(_) => Err(format!("no answer within {ATTEMPT:?}")),
     }
@@ -196,14 +203,10 @@ async fn connect(client: &Client) -> Result<MultiplexedConnection, String> {
 async fn silence(mut connection: MultiplexedConnection) -> String {
     loop {
         sleep(HEARTBEAT).await;
-        match timeout(ATTEMPT, ping(&mut connection)).await {
+        match timeout(PATIENCE, ping(&mut connection)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return error.to_string(),
-            Err(_) => return format!("no answer within {ATTEMPT:?}"),
+            Err(_) => return format!("no answer within {PATIENCE:?}"),
         }
     }
-}
-
-async fn ping(connection: &mut MultiplexedConnection) -> RedisResult<()> {
-    ::redis::cmd("PING").query_async(connection).await
 }
