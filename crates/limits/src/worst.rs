@@ -83,6 +83,7 @@ mod tests {
                 return count;
             }
             count += 1;
+            assert!(count < 10_000, "a source that never has to wait");
             tat = gcra.charge(tat, next, 1);
         }
     }
