@@ -2,11 +2,17 @@
 //!
 //! Promise: a [`Settings`] that exists can be used as it is; one conversion makes it.
 
-use std::{fmt, fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fmt, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use limits::policy::Policy;
 use redis::{ClientTlsConfig, TlsCertificates};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::Deserialize;
 
 use crate::{
@@ -175,6 +181,11 @@ fn read(path: &PathBuf) -> Result<File, SettingsError> {
     yaml(&text).map_err(|message| SettingsError::File { path: shown, message })
 }
 
+fn bytes(path: &Path) -> Result<Vec<u8>, SettingsError> {
+    fs::read(path)
+        .map_err(|source| SettingsError::Unreadable { path: path.display().to_string(), source })
+}
+
 fn duration(
     field: &'static str,
     text: &str,
@@ -219,16 +230,10 @@ fn certificates(
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
 ) -> Result<Option<TlsCertificates>, SettingsError> {
-    let read = |path: PathBuf| {
-        fs::read(&path).map_err(|source| SettingsError::Unreadable {
-            path: path.display().to_string(),
-            source,
-        })
-    };
     let client_tls = match (cert, key) {
         (None, None) => None,
         (Some(cert), Some(key)) => {
-            Some(ClientTlsConfig { client_cert: read(cert)?, client_key: read(key)? })
+            Some(ClientTlsConfig { client_cert: bytes(&cert)?, client_key: bytes(&key)? })
         }
         (Some(alone), None) | (None, Some(alone)) => {
             return Err(SettingsError::Bad {
@@ -238,9 +243,22 @@ fn certificates(
             });
         }
     };
-    let root_cert = ca.map(read).transpose()?;
+    let root_cert = ca.map(authorities).transpose()?;
     let is_any = client_tls.is_some() || root_cert.is_some();
     Ok(is_any.then_some(TlsCertificates { client_tls, root_cert }))
+}
+
+/// A file without any would trust nobody, and say so only when connecting.
+fn authorities(path: PathBuf) -> Result<Vec<u8>, SettingsError> {
+    let pem = bytes(&path)?;
+    if matches!(CertificateDer::pem_slice_iter(&pem).next(), Some(Ok(_))) {
+        return Ok(pem);
+    }
+    Err(SettingsError::Bad {
+        field: "store_ca",
+        value: path.display().to_string(),
+        allowed: "a PEM file with a certificate in it".to_owned(),
+    })
 }
 
 /// A URL as it may be logged: without what stands before the host, and without a query.

@@ -4,10 +4,15 @@
 //! these tests fail; nothing is skipped.
 
 mod cases;
+mod cluster;
+mod faults;
+mod load;
 mod policies;
 mod program;
 mod random;
 mod redis_server;
 mod script;
+mod sentinel;
 mod stores;
 mod testdata;
+mod tls;

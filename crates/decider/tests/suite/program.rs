@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::redis_server::RedisServer;
+use crate::{redis_server::RedisServer, tls};
 
 /// For things that take milliseconds, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ fn file(name: &str, text: &str) -> PathBuf {
     path
 }
 
-struct Weir {
+pub struct Weir {
     child: Child,
     log: Receiver<String>,
     seen: String,
@@ -58,7 +58,7 @@ impl Weir {
     }
 
     /// On a port of its own, with the sample policy.
-    fn serving(arguments: &[&str]) -> (Self, SocketAddr) {
+    pub fn serving(arguments: &[&str]) -> (Self, SocketAddr) {
         let policy = policy().display().to_string();
         let mut all = vec!["--policy", &policy, "--listen", "127.0.0.1:0"];
         all.extend(arguments);
@@ -75,7 +75,7 @@ impl Weir {
     }
 
     /// The first line of the log with this text.
-    fn until(&mut self, text: &str) -> String {
+    pub fn until(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -140,7 +140,7 @@ fn rest(mut connection: TcpStream) -> String {
     reply
 }
 
-fn get(address: SocketAddr, path: &str) -> String {
+pub fn get(address: SocketAddr, path: &str) -> String {
     let mut connection = connect(address);
     connection.write_all(head("GET", path, 0).as_bytes()).unwrap();
     rest(connection)
@@ -206,6 +206,7 @@ fn check_refused(arguments: &[&str], code: i32, expected: &str) {
     assert_eq!(weir.ends().code(), Some(code), "{arguments:?}");
     let log = weir.log();
     assert!(log.contains(expected), "{arguments:?} says {log}");
+    assert!(!log.contains("no-secret"), "{log}");
 }
 
 #[test]
@@ -222,6 +223,18 @@ fn what_it_cannot_use_ends_it_with_2_and_a_sentence() {
         "store_deadline: `60ms` is not allowed; allowed: 1ms to the policy's decider.timeout of 50ms",
     );
     check_refused(&["--policy", &policy, "--store", "file"], 2, "store: `file` is not allowed");
+    let certificate = tls::Authority::new("ours").pem();
+    let certificate = file("authority.pem", &certificate).display().to_string();
+    let (plain, safe) = ("redis://:no-secret@h", "rediss://:no-secret@h");
+    for (store, more, expected) in [
+        (plain, ["--store-ca", "no-such.pem"], "no-such.pem: cannot be read: "),
+        (plain, ["--store-ca", &certificate], "but here certificates without TLS"),
+        (safe, ["--store-key", &policy], "allowed: store_cert and store_key together"),
+        (safe, ["--store-ca", &policy], "allowed: a PEM file with a certificate in it"),
+    ] {
+        let all = [&["--policy", &policy, "--store", store][..], &more].concat();
+        check_refused(&all, 2, expected);
+    }
     check_refused(&["--no-such-flag"], 2, "unexpected argument '--no-such-flag'");
 }
 

@@ -1,9 +1,12 @@
-//! A real Redis of the test's own: on a free port, keeping nothing, ended with its value.
+//! A real Redis of the test's own: on a free port, in a directory of its own, keeping nothing, ended
+//! with its value.
 
 use std::{
-    net::TcpListener,
+    fs,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use decider::store::{Store, redis::target::Target};
@@ -18,8 +21,7 @@ pub struct RedisServer {
 
 impl RedisServer {
     pub fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self::start_on(port)
+        Self::start_on(free_port())
     }
 
     pub fn start_on(port: u16) -> Self {
@@ -28,11 +30,21 @@ impl RedisServer {
 
     /// With more of `redis-server`'s options.
     pub fn start_on_with(port: u16, options: &[&str]) -> Self {
+        let port_text = port.to_string();
+        let mut all = vec!["--port", &port_text, "--save", "", "--appendonly", "no"];
+        all.extend(options);
+        let server = Self::spawn(port, &all);
+        server.until_it_answers();
+        server
+    }
+
+    /// With these options only; returns when the port is open.
+    pub fn spawn(port: u16, options: &[&str]) -> Self {
         let program = std::env::var("REDIS_SERVER").unwrap_or("redis-server".to_owned());
         let child = Command::new(&program)
-            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-            .args(["--save", "", "--appendonly", "no", "--loglevel", "warning"])
             .args(options)
+            .args(["--bind", "127.0.0.1", "--loglevel", "warning"])
+            .args(["--dir", &directory(port).display().to_string()])
             .stdout(Stdio::null())
             .spawn()
             .unwrap_or_else(|error| {
@@ -41,9 +53,25 @@ impl RedisServer {
                      install redis-server or name one in REDIS_SERVER"
                 )
             });
-        let server = Self { child, port };
-        server.until_it_answers();
+        let mut server = Self { child, port };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(server.child.try_wait().unwrap().is_none(), "it ended; told {options:?}");
+            assert!(Instant::now() < deadline, "Redis did not start in {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         server
+    }
+
+    /// Any command, words apart by spaces; its error as text.
+    pub async fn tell(&self, command: &str) -> Result<redis::Value, String> {
+        let mut words = command.split(' ');
+        let mut command = redis::cmd(words.next().unwrap());
+        for word in words {
+            command.arg(word);
+        }
+        let mut raw = self.client().get_multiplexed_async_connection().await.unwrap();
+        command.query_async(&mut raw).await.map_err(|error| error.to_string())
     }
 
     pub fn url(&self) -> String {
@@ -93,14 +121,14 @@ impl RedisServer {
 
     fn until_it_answers(&self) {
         let client = self.client();
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PATIENCE;
         while client
             .get_connection_with_timeout(PATIENCE)
             .and_then(|mut connection| redis::cmd("PING").query::<()>(&mut connection))
             // One that wants a password first answers too.
             .is_err_and(|error| error.is_io_error())
         {
-            assert!(std::time::Instant::now() < deadline, "Redis did not start in {PATIENCE:?}");
+            assert!(Instant::now() < deadline, "Redis did not start in {PATIENCE:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -110,7 +138,31 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let _ = fs::remove_dir_all(directory(self.port));
     }
+}
+
+/// Free now, and with the one that Redis Cluster uses besides, 10000 above. Below the ports that the
+/// system hands out, and never the same twice.
+pub fn free_port() -> u16 {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let first = std::process::id() % 500 * 20;
+    for _ in 0..2_000 {
+        let port = 11_000 + (first as u16 + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000;
+        if is_free(port) && is_free(port + 10_000) {
+            return port;
+        }
+    }
+    panic!("no free port");
+}
+
+/// A directory for whatever has this port.
+pub fn directory(port: u16) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("redis-{port}"));
+    fs::create_dir_all(&path).unwrap();
+    path
 }
 
 /// A Redis on this port, whether it is there or not.

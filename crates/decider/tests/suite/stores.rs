@@ -39,7 +39,7 @@ fn check_share(share: Share, granted: u64, reason: Option<Reason>) {
 }
 
 /// What every store promises, on two fresh limits of 1/h with a burst of 5, marketing's cap 3.
-async fn suite(store: &dyn Store) {
+pub async fn suite(store: &dyn Store) {
     store.ping().await.unwrap();
 
     let nothing = store.decide(0, &[0, 0]).await.unwrap();
