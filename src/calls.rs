@@ -5,6 +5,7 @@
 
 use limits::{
     Micros,
+    members::Standing,
     policy::Limit,
     wire::{Count, DecideReply, DecideRequest, ThrottledRequest},
 };
@@ -18,16 +19,32 @@ pub struct Answer {
     pub known: Vec<Known>,
     /// What is left of the provider's stop.
     pub penalty: Micros,
+    /// The store's clock.
+    pub now: Micros,
+    /// When its memory began.
+    pub born: Micros,
+    pub standing: Standing,
+}
+
+/// What a call says beside its wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Renews the gateway's lease, if the call is carried out by then (the store's clock).
+    pub deadline: Option<Micros>,
+    /// Gives it back instead.
+    pub leaves: bool,
 }
 
 /// Body of a call for so many requests of each class; of none, it is a probe.
-pub fn decide(limit: &Limit, policy: &str, gateway: &str, wants: &[u64]) -> Vec<u8> {
+pub fn decide(limit: &Limit, policy: &str, gateway: &str, wants: &[u64], terms: Terms) -> Vec<u8> {
     let asked = limit.classes.iter().zip(wants).filter(|(_, n)| **n > 0);
     let wants = asked.map(|(class, n)| Count { class: class.name.clone(), n: *n }).collect();
     let request = DecideRequest {
         limit: limit.name.clone(),
         policy: policy.to_owned(),
         gateway: gateway.to_owned(),
+        deadline_us: terms.deadline.map(|deadline| deadline.0),
+        leaves: terms.leaves,
         wants,
     };
     serde_json::to_vec(&request).unwrap_or_default()
@@ -52,7 +69,14 @@ pub fn read(limit: &Limit, wants: &[u64], body: &[u8]) -> Option<Answer> {
         wait: Micros(reply.wait_us.get(&class.name).copied().unwrap_or(0)),
         reason: reply.reason.get(&class.name).copied(),
     });
-    Some(Answer { granted, known: known.collect(), penalty: Micros(reply.penalty_us) })
+    Some(Answer {
+        granted,
+        known: known.collect(),
+        penalty: Micros(reply.penalty_us),
+        now: Micros(reply.now_us),
+        born: Micros(reply.born_us),
+        standing: reply.standing,
+    })
 }
 
 #[cfg(test)]
@@ -71,11 +95,12 @@ pub mod tests {
     #[test]
     fn only_classes_that_want_something_are_asked_for() {
         let body: DecideRequest =
-            serde_json::from_slice(&decide(&limit(), "h", "gw", &[0, 3])).unwrap();
+            serde_json::from_slice(&decide(&limit(), "h", "gw", &[0, 3], Terms::default()))
+                .unwrap();
         assert_eq!(body.wants, [Count { class: "marketing".into(), n: 3 }]);
         let probe: DecideRequest =
-            serde_json::from_slice(&decide(&limit(), "h", "gw", &[])).unwrap();
-        assert_eq!(probe.wants, []);
+            serde_json::from_slice(&decide(&limit(), "h", "gw", &[], Terms::default())).unwrap();
+        assert_eq!((probe.wants, probe.deadline_us), (vec![], None));
     }
 
     #[test]
@@ -83,17 +108,21 @@ pub mod tests {
         let body = json!({
             "now_us": 1, "granted": [{"class": "marketing", "n": 2}],
             "wait_us": {"marketing": 14}, "reason": {"marketing": "class_rate"}, "penalty_us": 5,
+            "born_us": 7, "standing": "member",
         });
         let answer = read(&limit(), &[1, 2], body.to_string().as_bytes()).unwrap();
         assert_eq!(answer.granted, [0, 2]);
         assert_eq!(answer.known[1], Known { wait: Micros(14), reason: Some(Reason::ClassRate) });
         assert_eq!(answer.penalty, Micros(5));
+        let told = (answer.now, answer.born, answer.standing);
+        assert_eq!(told, (Micros(1), Micros(7), Standing::Member));
     }
 
     #[test]
     fn nobody_is_granted_more_than_was_asked() {
         let body = json!({
             "now_us": 1, "granted": [{"class": "otp", "n": 9}], "wait_us": {}, "reason": {}, "penalty_us": 0,
+            "born_us": 7, "standing": "guest",
         });
         let answer = read(&limit(), &[1, 2], body.to_string().as_bytes()).unwrap();
         assert_eq!(answer.granted, [1, 0]);
@@ -103,6 +132,7 @@ pub mod tests {
     fn what_is_not_ours_is_no_answer() {
         let unknown = json!({
             "now_us": 1, "granted": [{"class": "vip", "n": 1}], "wait_us": {}, "reason": {}, "penalty_us": 0,
+            "born_us": 7, "standing": "guest",
         });
         for body in ["", "<html>", "{}", "[]", "{\"granted\":\"all\"}", &unknown.to_string()] {
             assert_eq!(read(&limit(), &[1, 1], body.as_bytes()), None, "{body}");

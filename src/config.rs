@@ -4,6 +4,7 @@
 //! `weir check`.
 
 use limits::{
+    Micros,
     decision::Rules,
     gcra::Gcra,
     policy::{Limit, Policy, PolicyError},
@@ -54,14 +55,22 @@ pub struct Config {
     pub decider: Decider,
     pub policy: Policy,
     /// What each limit allows without the decider, in the policy's order.
-    pub headroom: Vec<Headroom>,
+    pub own: Vec<Own>,
 }
 
-/// The share of the headroom of one gateway, for one limit.
+/// What one gateway may send of one limit without asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Headroom {
+pub struct Own {
+    /// Always.
+    pub headroom: Share,
+    /// While the store keeps it free.
+    pub target: Share,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
     /// `None`: nothing may go.
-    pub share: Option<Gcra>,
+    pub all: Option<Gcra>,
     /// Each class's cap, in the proportion of its cap to the target; `None`: uncapped.
     pub caps: Vec<Option<Gcra>>,
 }
@@ -74,30 +83,39 @@ impl Config {
     pub fn parse(bytes: &[u8]) -> Result<Self, ConfigError> {
         let raw: Raw = serde_json::from_slice(bytes).map_err(ConfigError::Shape)?;
         let policy = Policy::parse(&raw.policy).map_err(ConfigError::Policy)?;
-        let headroom = policy.limits.iter().map(|limit| Headroom::of(&policy, limit)).collect();
-        Ok(Self { decider: raw.decider, policy, headroom })
+        let own = policy.limits.iter().map(|limit| Own::of(&policy, limit)).collect();
+        Ok(Self { decider: raw.decider, policy, own })
     }
 }
 
-impl Headroom {
+impl Own {
     fn of(policy: &Policy, limit: &Limit) -> Self {
         let rules = Rules::of(limit);
-        let slowest = |gcras: &[Gcra]| gcras.iter().map(|gcra| gcra.emission_interval().0).max();
-        let share = policy.headroom(limit);
-        let target = slowest(&rules.limit).unwrap_or(1).max(1);
+        let target = rules.limit.iter().map(Gcra::emission_interval).max().unwrap_or_default();
+        let shares = policy.gateways_max.max(1).into();
+        Self {
+            headroom: Share::of(&rules, policy.headroom(limit), target),
+            target: Share::of(&rules, Some(Gcra::spaced(target.times(shares))), target),
+        }
+    }
+}
+
+impl Share {
+    /// `target` is the interval that the classes' own are in proportion to.
+    fn of(rules: &Rules, all: Option<Gcra>, target: Micros) -> Self {
         let cap = |own: &Vec<Gcra>| {
-            let interval = u128::from(share?.emission_interval().0);
-            let scaled = interval.saturating_mul(u128::from(slowest(own)?)).div_ceil(target.into());
-            let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
-            Some(Gcra::spaced(limits::Micros(scaled.max(share?.emission_interval().0))))
+            let interval = all?.emission_interval();
+            let slowest = own.iter().map(|gcra| gcra.emission_interval().0).max()?;
+            let scaled = u128::from(interval.0).saturating_mul(slowest.into());
+            let scaled = scaled.div_ceil(target.0.max(1).into());
+            Some(Gcra::spaced(Micros(u64::try_from(scaled).unwrap_or(u64::MAX)).max(interval)))
         };
-        Self { share, caps: rules.classes.iter().map(cap).collect() }
+        Self { all, caps: rules.classes.iter().map(cap).collect() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use limits::Micros;
     use serde_json::{Value, json};
 
     use super::*;
@@ -115,13 +133,22 @@ mod tests {
 
     #[test]
     fn a_class_has_its_proportion_of_the_headroom() {
-        let headroom = parse(&configuration()).unwrap().headroom.remove(0);
-        let share = headroom.share.unwrap().emission_interval();
+        let own = parse(&configuration()).unwrap().own.remove(0);
+        let headroom = own.headroom;
+        let share = headroom.all.unwrap().emission_interval();
         assert_eq!(share, Micros(510_001), "100 less 96 in 1.02 s, for two gateways");
         assert_eq!(headroom.caps[0], None);
         let cap = headroom.caps[1].unwrap().emission_interval();
         // Half the target, so twice the interval; emission intervals are rounded up.
         assert!((share.times(2).0 - 100..=share.times(2).0 + 1).contains(&cap.0), "{cap:?}");
+    }
+
+    #[test]
+    fn a_gateways_share_of_the_target_is_that_of_as_many_as_there_can_be() {
+        let own = parse(&configuration()).unwrap().own.remove(0);
+        let interval = |gcra: Option<Gcra>| gcra.map(|gcra| gcra.emission_interval());
+        assert_eq!(interval(own.target.all), Some(Micros(2 * 11_112)));
+        assert_eq!(interval(own.target.caps[1]), Some(Micros(2 * 22_223)));
     }
 
     #[test]

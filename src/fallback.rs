@@ -1,44 +1,44 @@
-//! What a gateway may send when the decider cannot answer: its share of the headroom.
+//! What a gateway sends when the decider does not answer: its share of the target while the store
+//! keeps that free (`limits::lease`), otherwise its share of the headroom.
 //!
 //! Promise: whatever the decider grants to others meanwhile, the contract holds, for ever
 //! (`limits::worst::headroom` has the arithmetic). The highest class comes first: lower classes keep
 //! to their proportion of it, and stand back for a while after a higher one was refused.
 
-use limits::Micros;
+use limits::{Micros, gcra::Gcra, lease::Right};
 
-use crate::{config::Headroom, record::Record};
+use crate::{
+    config::{Own, Share},
+    record::Record,
+};
 
 /// How many shares long a refused higher class finds the next one reserved: long enough to come
 /// back after the wait it was told.
 const RESERVED_SHARES: u64 = 2;
-/// Told when the headroom is nothing: nobody knows when the decider returns.
+/// Told when nothing is the gateway's own: nobody knows when the decider returns.
 const NOTHING_WAIT: Micros = Micros::from_secs(5);
 
 /// Decides for one request; `Err` is the time after which it is worth to come back.
-pub fn decide(
-    headroom: &Headroom,
-    record: &mut Record,
-    class: usize,
-    now: Micros,
-) -> Result<(), Micros> {
-    let Some(share) = headroom.share else {
+pub fn decide(own: &Own, record: &mut Record, class: usize, now: Micros) -> Result<(), Micros> {
+    let right = record.lease.right(now);
+    let share = match right {
+        Right::Share => &own.target,
+        Right::Headroom => &own.headroom,
+    };
+    enter(own, record, right, now);
+    let (Some(all), Some(own_tat)) = (share.all, record.classes.get(class).map(|own| own.own_tat))
+    else {
         return Err(NOTHING_WAIT);
     };
-    let cap = headroom.caps.get(class).copied().flatten();
-    let Some(own_tat) = record.classes.get(class).map(|class| class.headroom_tat) else {
-        return Err(NOTHING_WAIT);
-    };
-    let tat = share.legal(record.headroom_tat, now);
-    let own_tat = cap.map_or(now, |cap| cap.legal(own_tat, now));
-    record.headroom_tat = tat;
+    let cap = share.caps.get(class).copied().flatten();
+    let own_wait = cap.map_or(Micros::ZERO, |cap| cap.wait(cap.legal(own_tat, now), now));
     // A reservation longer than it can be made was made on another clock.
-    let reserved = share.emission_interval().times(RESERVED_SHARES);
+    let reserved = all.emission_interval().times(RESERVED_SHARES);
     let stands_back = now < record.reserved_until
         && record.reserved_until <= now.plus(reserved)
         && record.reserved_for < class as u64;
-    let own_wait = cap.map_or(Micros::ZERO, |cap| cap.wait(own_tat, now));
     let reserved_wait = if stands_back { record.reserved_until.minus(now) } else { Micros::ZERO };
-    let wait = share.wait(tat, now).max(own_wait).max(reserved_wait);
+    let wait = all.wait(record.own_tat, now).max(own_wait).max(reserved_wait);
     if !wait.is_zero() {
         let free = now >= record.reserved_until || (class as u64) <= record.reserved_for;
         if own_wait < wait && free && !stands_back {
@@ -47,29 +47,48 @@ pub fn decide(
         }
         return Err(wait);
     }
-    record.headroom_tat = share.charge(tat, now, 1);
-    if let (Some(cap), Some(own)) = (cap, record.classes.get_mut(class)) {
-        own.headroom_tat = cap.charge(own_tat, now, 1);
-    }
+    charge(share, all, record, class, now);
     if record.reserved_for == class as u64 {
         record.reserved_until = Micros::ZERO;
     }
     Ok(())
 }
 
+/// Keeps the TAT legal, and the promise at a change of rights: the headroom counts from the last
+/// request on the share as if it had been one of its own, so that no span holds a burst of each.
+fn enter(own: &Own, record: &mut Record, right: Right, now: Micros) {
+    let intervals = [own.headroom.all, own.target.all].into_iter().flatten();
+    let Some(slowest) = intervals.max_by_key(Gcra::emission_interval) else {
+        return;
+    };
+    record.own_tat = slowest.legal(record.own_tat, now);
+    if record.on_share && right == Right::Headroom {
+        record.own_tat = now.plus(slowest.emission_interval());
+    }
+    record.on_share = right == Right::Share;
+}
+
+fn charge(share: &Share, all: Gcra, record: &mut Record, class: usize, now: Micros) {
+    record.own_tat = all.charge(record.own_tat, now, 1);
+    if let (Some(Some(cap)), Some(own)) = (share.caps.get(class), record.classes.get_mut(class)) {
+        own.own_tat = cap.charge(cap.legal(own.own_tat, now), now, 1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use limits::gcra::Gcra;
-
     use super::*;
 
     const OTP: usize = 0;
     const MARKETING: usize = 1;
     const SHARE: Micros = Micros(500_000);
 
-    fn headroom() -> Headroom {
-        let cap = Gcra::spaced(Micros(640_000));
-        Headroom { share: Some(Gcra::spaced(SHARE)), caps: vec![None, Some(cap)] }
+    fn own() -> Own {
+        let share = |all: Micros, cap| Share {
+            all: Some(Gcra::spaced(all)),
+            caps: vec![None, Some(Gcra::spaced(Micros(cap)))],
+        };
+        Own { headroom: share(SHARE, 640_000), target: share(Micros(50_000), 64_000) }
     }
 
     /// Requests as (time in ms, class); which of them went.
@@ -79,7 +98,7 @@ mod tests {
             .iter()
             .map(|(ms, class)| {
                 let now = Micros(1_000_000_000).plus(Micros::from_millis(*ms));
-                decide(&headroom(), &mut record, *class, now).is_ok()
+                decide(&own(), &mut record, *class, now).is_ok()
             })
             .collect()
     }
@@ -116,8 +135,9 @@ mod tests {
 
     #[test]
     fn nothing_goes_without_headroom() {
-        let headroom = Headroom { share: None, caps: vec![None, None] };
-        let wait = decide(&headroom, &mut Record::new(0, 2), OTP, Micros(1));
+        let nothing = Share { all: None, caps: vec![None, None] };
+        let own = Own { headroom: nothing, ..own() };
+        let wait = decide(&own, &mut Record::new(0, 2), OTP, Micros(1));
         assert_eq!(wait, Err(NOTHING_WAIT));
     }
 
@@ -125,9 +145,24 @@ mod tests {
     fn a_record_from_another_clock_stalls_nothing() {
         let mut record = Record::new(0, 2);
         let far = Micros(u64::MAX / 2);
-        record.headroom_tat = far;
+        record.own_tat = far;
         record.reserved_until = far;
-        let first = decide(&headroom(), &mut record, MARKETING, Micros(1_000));
+        let first = decide(&own(), &mut record, MARKETING, Micros(1_000));
         assert!(first.is_err_and(|wait| wait <= SHARE.times(RESERVED_SHARES)), "{first:?}");
+    }
+
+    /// Sends as early as it may for two seconds; when (ms) each went.
+    fn sent(record: &mut Record) -> Vec<u64> {
+        let went = |ms: &u64| decide(&own(), record, OTP, Micros::from_millis(*ms)).is_ok();
+        (10_000..12_000).filter(went).collect()
+    }
+
+    #[test]
+    fn the_share_begins_and_ends_without_a_second_burst() {
+        let mut record = Record::new(0, 2);
+        record.lease.taken_until = Micros::from_millis(10_600);
+        record.lease.counted_until = Micros::from_millis(11_200);
+        let expected = [10_000, 10_500, 11_000, 11_050, 11_100, 11_150, 11_700];
+        assert_eq!(sent(&mut record), expected);
     }
 }

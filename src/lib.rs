@@ -35,6 +35,8 @@ mod reports;
 mod request;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod simulation;
 mod throttle;
 mod worker;
 

@@ -4,11 +4,11 @@
 //! monotonic clock (µs): a stepping wall clock changes nothing here. The first byte is the version:
 //! old and new code meet on the same data during an upgrade, and a record of another version counts
 //! as empty. Old and new policies meet as well: what does not depend on the classes (the stops, the
-//! breaker, the share) is kept, what does is kept only for the same policy.
+//! lease, the share) is kept, what does is kept only for the same policy.
 
-use limits::Micros;
+use limits::{Micros, lease::Lease};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Record {
@@ -18,23 +18,19 @@ pub struct Record {
     pub pause_until: Micros,
     /// The decider told of a stop until then. Used when it cannot be asked. Only ever lengthened.
     pub learnt_stop_until: Micros,
-    pub breaker: Breaker,
-    /// TAT of the headroom share.
-    pub headroom_tat: Micros,
+    /// Which memory of the store told all this; 0: none yet.
+    pub born: Micros,
+    /// Whether the decider is asked, and what may go when it is not.
+    pub lease: Lease,
+    /// TAT of what goes without asking.
+    pub own_tat: Micros,
+    /// The last of it went on the share of the target.
+    pub on_share: bool,
     /// A higher class was refused headroom: lower ones than `reserved_for` wait until then.
     pub reserved_until: Micros,
     pub reserved_for: u64,
     /// In the policy's order.
     pub classes: Vec<ClassRecord>,
-}
-
-/// Whether the decider is asked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Breaker {
-    /// Failures in a row; 0: closed, requests ask.
-    pub failures: u64,
-    /// When the next probe is due, while open.
-    pub probe_at: Micros,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,11 +41,11 @@ pub struct ClassRecord {
     pub recheck_at: Micros,
     /// What the class waits for: [`limits::decision::Reason`] as a number, see `gate`.
     pub reason: u64,
-    /// TAT of the class's cap on headroom.
-    pub headroom_tat: Micros,
+    /// TAT of the class's cap on what goes without asking.
+    pub own_tat: Micros,
 }
 
-const FIXED: usize = 8;
+const FIXED: usize = 17;
 
 impl Record {
     pub fn new(policy: u64, classes: usize) -> Self {
@@ -61,14 +57,23 @@ impl Record {
             self.policy,
             self.pause_until.0,
             self.learnt_stop_until.0,
-            self.breaker.failures,
-            self.breaker.probe_at.0,
-            self.headroom_tat.0,
+            self.born.0,
+            self.lease.failures,
+            self.lease.probe_at.0,
+            self.lease.heard_at.0,
+            self.lease.store_at.0,
+            self.lease.taken_until.0,
+            self.lease.counted_until.0,
+            self.lease.leaving_until.0,
+            self.lease.renewed_at.0,
+            self.lease.used_at.0,
+            self.own_tat.0,
+            u64::from(self.on_share),
             self.reserved_until.0,
             self.reserved_for,
         ];
         let class = |class: &ClassRecord| {
-            [class.retry_at.0, class.recheck_at.0, class.reason, class.headroom_tat.0]
+            [class.retry_at.0, class.recheck_at.0, class.reason, class.own_tat.0]
         };
         let words = fixed.into_iter().chain(self.classes.iter().flat_map(class));
         std::iter::once(VERSION).chain(words.flat_map(u64::to_le_bytes)).collect()
@@ -95,8 +100,20 @@ impl Record {
             policy,
             pause_until: Micros(next()?),
             learnt_stop_until: Micros(next()?),
-            breaker: Breaker { failures: next()?, probe_at: Micros(next()?) },
-            headroom_tat: Micros(next()?),
+            born: Micros(next()?),
+            lease: Lease {
+                failures: next()?,
+                probe_at: Micros(next()?),
+                heard_at: Micros(next()?),
+                store_at: Micros(next()?),
+                taken_until: Micros(next()?),
+                counted_until: Micros(next()?),
+                leaving_until: Micros(next()?),
+                renewed_at: Micros(next()?),
+                used_at: Micros(next()?),
+            },
+            own_tat: Micros(next()?),
+            on_share: next()? != 0,
             reserved_until: Micros(next()?),
             reserved_for: next()?,
             classes: Vec::with_capacity(classes),
@@ -112,7 +129,7 @@ impl Record {
                 retry_at: Micros(next()?),
                 recheck_at: Micros(next()?),
                 reason: next()?,
-                headroom_tat: Micros(next()?),
+                own_tat: Micros(next()?),
             });
         }
         Some(record)
@@ -123,17 +140,33 @@ impl Record {
 mod tests {
     use super::*;
 
+    fn lease() -> Lease {
+        Lease {
+            failures: 2,
+            probe_at: Micros(3),
+            heard_at: Micros(11),
+            store_at: Micros(12),
+            taken_until: Micros(13),
+            counted_until: Micros(14),
+            leaving_until: Micros(15),
+            renewed_at: Micros(16),
+            used_at: Micros(17),
+        }
+    }
+
     #[test]
     fn a_record_comes_back_as_it_went() {
         let mut record = Record::new(7, 2);
         record.pause_until = Micros(1);
-        record.breaker = Breaker { failures: 2, probe_at: Micros(3) };
+        record.born = Micros(6);
+        record.lease = lease();
+        record.on_share = true;
         record.reserved_for = 1;
         record.classes[1] = ClassRecord {
             retry_at: Micros(4),
             recheck_at: Micros(5),
             reason: 2,
-            headroom_tat: Micros(u64::MAX),
+            own_tat: Micros(u64::MAX),
         };
         assert_eq!(Record::decode(&record.encode(), 7, 2), record);
     }
@@ -148,15 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn another_policy_keeps_the_stop_the_breaker_and_the_share() {
+    fn another_policy_keeps_the_stop_the_lease_and_the_share() {
         let mut old = Record::new(7, 1);
         old.pause_until = Micros(9);
-        old.breaker = Breaker { failures: 2, probe_at: Micros(3) };
-        old.headroom_tat = Micros(5);
+        old.lease = lease();
+        old.own_tat = Micros(5);
         old.classes[0].retry_at = Micros(4);
         let new = Record::decode(&old.encode(), 8, 2);
-        let kept = (new.pause_until, new.breaker, new.headroom_tat);
-        assert_eq!(kept, (old.pause_until, old.breaker, old.headroom_tat));
+        let kept = (new.pause_until, new.lease, new.own_tat);
+        assert_eq!(kept, (old.pause_until, old.lease, old.own_tat));
         assert_eq!(new.classes, [ClassRecord::default(); 2]);
     }
 }

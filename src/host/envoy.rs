@@ -10,6 +10,7 @@ use crate::{gate::SharedData, metrics::OfLimit, pairs::Pairs, refusal, worker::H
 
 /// Counts the queues of this process, so that each worker gets a name of its own.
 const QUEUES_KEY: &str = "weir.queues";
+const PROCESS_KEY: &str = "weir.process";
 /// Put-if-absent in Envoy's compare-and-swap.
 const ABSENT: u32 = u32::MAX;
 
@@ -137,6 +138,13 @@ pub fn increment(metric: Option<u32>) {
     if let Some(metric) = metric {
         let _ = hostcalls::increment_metric(metric, 1);
     }
+}
+
+/// What tells this process from every other: the first worker's nonce, for all.
+pub fn process(nonce: &str) -> Option<String> {
+    let _ = hostcalls::set_shared_data(PROCESS_KEY, Some(nonce.as_bytes()), Some(ABSENT));
+    let (bytes, _) = hostcalls::get_shared_data(PROCESS_KEY).ok()?;
+    String::from_utf8(bytes?).ok()
 }
 
 /// A number no other queue of this process has.

@@ -12,7 +12,7 @@ use proxy_wasm::{
 };
 
 use super::envoy::{
-    Envoy, headers, increment, monotonic, queue_number, reply, resume_request,
+    Envoy, headers, increment, monotonic, process, queue_number, reply, resume_request,
     set_effective_context, wall,
 };
 use crate::{
@@ -21,11 +21,15 @@ use crate::{
     gate::Refused,
     metrics::{Metrics, OfClass, OfLimit},
     pairs, refusal, throttle,
-    worker::{Host, Settled, Verdict, Worker},
+    worker::{Host, Name, Settled, Verdict, Worker},
 };
 
 /// Streams settled in one turn.
 const SETTLED_MAX: usize = 64;
+/// Refusals that wait for the next turn.
+const DEFERRED_MAX: usize = 4_096;
+/// Longest part of a gateway's name that is its node's id.
+const NODE_MAX: usize = 200;
 
 /// What root and streams of one configuration share on one worker.
 pub struct Plugin {
@@ -59,17 +63,31 @@ impl Plugin {
     pub fn new(root: u32, config: Config) -> Option<Self> {
         let number = queue_number()?;
         let queue = hostcalls::register_shared_queue(&format!("weir.{number}")).ok()?;
+        let nonce = format!("{:x}-{number:x}", wall().0);
         let node =
             hostcalls::get_property(vec!["xds", "node", "id"]).ok().flatten().unwrap_or_default();
-        let gateway = String::from_utf8_lossy(&node).into_owned();
+        // Two processes may have the same node id, and one may be another after a restart.
+        let node: String = String::from_utf8_lossy(&node).chars().take(NODE_MAX).collect();
+        let gateway = format!("{node}/{}", process(&nonce)?);
         let metrics = Metrics::define(&config.policy, |name| {
             hostcalls::define_metric(MetricType::Counter, name).unwrap_or(u32::MAX)
         });
-        let worker = RefCell::new(Worker::new(&config, gateway));
-        let nonce = format!("{:x}-{number:x}", wall().0);
+        let worker = RefCell::new(Worker::new(&config, Name { gateway, ids: nonce.clone() }));
         let (woken, reports) = (Cell::new(false), Cell::new(0));
         let (refusal, backlog) = (RefCell::default(), RefCell::default());
         Some(Self { root, config, metrics, worker, queue, woken, nonce, reports, backlog, refusal })
+    }
+
+    /// Lets a refusal be told in the next turn, or gives it back. A reply in the turn in which the
+    /// request's headers came, before its body was read, makes Envoy close an HTTP/1 connection: each
+    /// refused sender would have to connect again.
+    pub fn defer(&self, refusal: Settled) -> Result<(), Settled> {
+        match self.backlog.try_borrow_mut() {
+            Ok(mut backlog) if backlog.len() < DEFERRED_MAX => backlog.push_back(refusal),
+            _ => return Err(refusal),
+        }
+        self.wake();
+        Ok(())
     }
 
     /// Has the root called in the next turn of this worker's event loop.

@@ -20,7 +20,7 @@ use crate::{
     metrics::OfLimit,
     pairs::Pairs,
     request::{self, Found, Request},
-    worker::{Host, Settled, Verdict, Worker},
+    worker::{Host, Settled, Verdict},
 };
 
 const FULL: Refused = Refused { wait: Micros::SECOND, cause: Cause::QueueFull };
@@ -71,7 +71,7 @@ impl HttpContext for Stream {
         let now = monotonic();
         match worker.admit(&envoy, limit, class, now) {
             Admission::Refuse(refused) if end_of_stream => self.refuse(plugin, found, refused),
-            Admission::Refuse(refused) => self.defer(plugin, &mut worker, found, refused, now),
+            Admission::Refuse(refused) => self.defer(plugin, found, refused, now),
             Admission::Forward => {
                 self.state.set(State::Forwarded);
                 strip(&headers, policy.limits.get(limit));
@@ -123,21 +123,11 @@ impl Stream {
         Action::Pause
     }
 
-    fn defer(
-        &self,
-        plugin: &Plugin,
-        worker: &mut Worker,
-        found: Found,
-        refused: Refused,
-        now: Micros,
-    ) -> Action {
+    fn defer(&self, plugin: &Plugin, found: Found, refused: Refused, now: Micros) -> Action {
         let Found { limit, class, .. } = found;
         let verdict = Verdict::Refused(refused);
-        match worker.defer(Settled { limit, class, waiter: self.wait(now), verdict }) {
-            Ok(()) => {
-                plugin.wake();
-                Action::Pause
-            }
+        match plugin.defer(Settled { limit, class, waiter: self.wait(now), verdict }) {
+            Ok(()) => Action::Pause,
             Err(_) => self.refuse(plugin, found, refused),
         }
     }

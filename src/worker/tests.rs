@@ -46,6 +46,10 @@ impl Host for Fake {
     fn say(&self, _text: &str) {}
 }
 
+fn name() -> Name {
+    Name { gateway: "gw".to_owned(), ids: "w".to_owned() }
+}
+
 /// A worker, its Envoy and a clock.
 struct Bench {
     envoy: Fake,
@@ -60,7 +64,7 @@ impl Bench {
         policy["gateways"]["max"] = json!(1);
         let config = json!({"decider": {"cluster": "weir"}, "policy": policy});
         let config = Config::parse(config.to_string().as_bytes()).unwrap();
-        let worker = Worker::new(&config, "gw".to_owned());
+        let worker = Worker::new(&config, name());
         Self { envoy: Fake::default(), config, worker, now: NOW }
     }
 
@@ -122,6 +126,8 @@ fn answer(otp: u64, marketing: u64) -> serde_json::Value {
         "wait_us": {"marketing": 14_000},
         "reason": {"marketing": "class_rate"},
         "penalty_us": 0,
+        "born_us": 1,
+        "standing": "guest",
     })
 }
 
@@ -281,23 +287,9 @@ fn a_throttle_stops_this_gateway_at_once_and_is_reported_until_answered() {
 #[test]
 fn a_main_thread_makes_no_calls() {
     let mut bench = Bench::new();
-    Gate::new(&bench.config.policy.limits[0], "7", bench.config.headroom[0].clone()).failed(
-        &bench.envoy,
-        false,
-        bench.now,
-    );
+    let mut gate = Gate::new(&bench.config.policy.limits[0], "7", bench.config.own[0].clone());
+    gate.failed(&bench.envoy, lease::Call::Ask, bench.now);
     bench.after(5_000);
     bench.tick();
     assert_eq!(bench.asked().len(), 0);
-}
-
-#[test]
-fn a_deferred_refusal_is_told_in_the_next_turn() {
-    let mut bench = Bench::new();
-    let state = Rc::new(Cell::new(State::Waiting));
-    let waiter = Waiter { stream: 1, since: bench.now, state };
-    let verdict = refused(14, Reason::ClassRate);
-    bench.worker.defer(Settled { limit: 0, class: MARKETING, waiter, verdict }).unwrap();
-    assert_eq!(bench.ask(), [(1, verdict)]);
-    assert_eq!(bench.ask(), []);
 }

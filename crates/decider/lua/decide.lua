@@ -1,37 +1,165 @@
 -- Decides for one limit: the same function as limits::decision::decide, on Redis' clock.
 -- Change both together; one case table and the same random sequences drive them.
 --
--- KEYS[1]   hash of the limit, weir:{<limit>}: a TAT per rate (r0, r1, ... of the limit,
---           c:<class>:0, ... of a class) and penalty_until; instants in us since the epoch.
---           A field that is missing counts as 0, long ago.
+-- KEYS[1]   hash of the limit, weir:{<limit>}; instants in us since the epoch, a missing field is 0:
+--             r0, r1, ...      TAT of each of the limit's rates
+--             c:<class>:0, ... TAT of each of a class's rates
+--             penalty_until    end of the provider's stop
+--             born             when this hash began
+--           and where the limit has a leased fallback (limits::members), on its own clock:
+--             m:clock, m:unknown_until; m:seen on Redis' clock
+--             g:<gateway>      end of its lease
 -- ARGV[1]   longest penalty that can be legal, us
 -- ARGV[2]   number of the limit's rates (L)
 -- ARGV[3]   number of classes (C)
--- then      C wants, one per class in order of precedence
+-- ARGV[4]   number of asks (A)
+-- ARGV[5..8] lease, forget_after, furthest deadline from now, us; number of gateways; all 0 without
+-- then      A times: kind (0 no member, 1 renews, 2 leaves), gateway, deadline, and C wants, one per
+--           class in order of precedence
 --           L times: emission interval, tolerance, us
 --           C times: name, number of rates, and for each rate: emission interval, tolerance, us
 --
--- reply     now, what is left of the penalty, then per class: granted, wait, reason;
---           times in us; reason: 0 none, 1 rate, 2 class_rate, 3 penalty
+-- reply     now, what is left of the penalty, born, then per class: granted, wait, reason;
+--           times in us; reason: 0 none, 1 rate, 2 class_rate, 3 penalty;
+--           then per ask: 0 late, 1 decided, 2 decided and a member
 --
 -- Numbers are doubles: exact up to 2^53 us, the year 2255. Never tostring() or .. one of them
 -- (1760000000123456 becomes 1.7600000001235e+15).
 
 -- How long a key outlives its last instant: a clock that steps back finds it still there, ms.
 local KEEP = 60000
+-- The same where members are remembered: a quiet month is no loss of memory.
+local KEEP_MEMBERS = 30 * 86400000
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local max_pause = tonumber(ARGV[1])
 local limit_rates = tonumber(ARGV[2])
 local classes = tonumber(ARGV[3])
+local asks = tonumber(ARGV[4])
+local lease = tonumber(ARGV[5])
+
+local kept = {}
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  kept[all[i]] = tonumber(all[i + 1]) or 0
+end
+local write = {}
+local function set(field, value)
+  write[#write + 1] = field
+  write[#write + 1] = string.format('%.0f', value)
+end
+local born = kept['born'] or 0
+if born == 0 then
+  born = now
+  set('born', born)
+end
+
+-- Members: who holds a lease, and how many of all shares are left for those who ask.
+local wants, standing = {}, {}
+for class = 1, classes do
+  wants[class] = 0
+end
+local left, whole = 1, 1
+local settle_ask, count_left
+if lease > 0 then
+  local forget_after, deadline_max = tonumber(ARGV[6]), tonumber(ARGV[7])
+  whole = tonumber(ARGV[8])
+  local time, unknown_until = kept['m:clock'] or 0, kept['m:unknown_until'] or 0
+  if time == 0 then
+    time = now
+    unknown_until = now + lease + forget_after
+    set('m:unknown_until', unknown_until)
+  else
+    local seen = kept['m:seen'] or 0
+    local passed = now < seen and lease or now - seen
+    time = time + math.min(passed, lease)
+  end
+  set('m:clock', time)
+  set('m:seen', now)
+  local leases, present, missing = {}, 0, 0
+  for field, ends in pairs(kept) do
+    if string.sub(field, 1, 2) == 'g:' then
+      if time >= ends + forget_after then
+        redis.call('HDEL', KEYS[1], field)
+      else
+        leases[field] = ends
+        if time < ends then
+          present = present + 1
+        else
+          missing = missing + 1
+        end
+      end
+    end
+  end
+  local function drop(field)
+    if leases[field] then
+      if time < leases[field] then
+        present = present - 1
+      else
+        missing = missing - 1
+      end
+      leases[field] = nil
+    end
+  end
+  settle_ask = function(kind, gateway, deadline)
+    if kind == 0 then
+      return 1
+    end
+    if deadline < now or deadline > now + deadline_max then
+      return 0
+    end
+    local field = 'g:' .. gateway
+    if kind == 2 then
+      drop(field)
+      redis.call('HDEL', KEYS[1], field)
+      return 1
+    end
+    local held = leases[field] and time < leases[field]
+    if not held and present >= whole then
+      return 1
+    end
+    drop(field)
+    leases[field] = time + lease
+    present = present + 1
+    redis.call('HSET', KEYS[1], field, string.format('%.0f', time + lease))
+    return 2
+  end
+  count_left = function()
+    local free = math.max(whole - present, 0)
+    if time < unknown_until then
+      return whole - free
+    end
+    return whole - math.min(missing, free)
+  end
+else
+  settle_ask = function()
+    return 1
+  end
+end
+
+local place = 8
+for ask = 1, asks do
+  standing[ask] = settle_ask(tonumber(ARGV[place + 1]), ARGV[place + 2], tonumber(ARGV[place + 3]))
+  if standing[ask] > 0 then
+    for class = 1, classes do
+      wants[class] = wants[class] + tonumber(ARGV[place + 3 + class])
+    end
+  end
+  place = place + 3 + classes
+end
+if lease > 0 then
+  left = count_left()
+end
 
 local fields, interval, tolerance = {}, {}, {}
-local place = 3 + classes
 local function read_rate(field)
   local i = #fields + 1
   fields[i] = field
   interval[i] = tonumber(ARGV[place + 1])
+  if left < whole then
+    interval[i] = math.ceil(interval[i] * whole / math.max(left, 1))
+  end
   tolerance[i] = tonumber(ARGV[place + 2])
   place = place + 2
 end
@@ -52,17 +180,16 @@ local rates = #fields
 fields[rates + 1] = 'penalty_until'
 
 -- Settle: what was remembered is pulled back to what can be legal now, and kept so.
-local tat = redis.call('HMGET', KEYS[1], unpack(fields))
-local changed = {}
+local tat, changed = {}, {}
 for i = 1, rates do
-  tat[i] = tonumber(tat[i]) or 0
+  tat[i] = kept[fields[i]] or 0
   local legal = now + tolerance[i] + interval[i]
   if tat[i] > legal then
     tat[i] = legal
     changed[i] = true
   end
 end
-local penalty_until = tonumber(tat[rates + 1]) or 0
+local penalty_until = kept['penalty_until'] or 0
 if penalty_until > now + max_pause then
   penalty_until = now + max_pause
   changed[rates + 1] = true
@@ -83,8 +210,8 @@ end
 local granted = {}
 for class = 1, classes do
   local n = 0
-  if penalty == 0 then
-    n = tonumber(ARGV[3 + class])
+  if penalty == 0 and left > 0 then
+    n = wants[class]
     binding(class, function(i)
       local free = now + tolerance[i] - math.max(tat[i], now)
       n = math.min(n, free < 0 and 0 or math.floor(free / interval[i]) + 1)
@@ -99,23 +226,29 @@ for class = 1, classes do
   granted[class] = n
 end
 
-local write, latest = {}, now
+local latest = now
 for i = 1, rates + 1 do
   if changed[i] then
-    write[#write + 1] = fields[i]
-    write[#write + 1] = string.format('%.0f', tat[i])
+    set(fields[i], tat[i])
   end
   latest = math.max(latest, tat[i])
 end
 if #write > 0 then
   redis.call('HSET', KEYS[1], unpack(write))
-  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil((latest - now) / 1000) + KEEP))
+  local keep = lease > 0 and KEEP_MEMBERS or KEEP
+  redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil((latest - now) / 1000) + keep))
+end
+
+-- With no share left, nothing goes, and the limit's longest interval is the wait.
+local floor = 0
+for i = 1, left == 0 and limit_rates or 0 do
+  floor = math.max(floor, interval[i])
 end
 
 -- Waits are looked up after everything was charged: they are true for whoever asks next.
-local reply = { now, penalty }
+local reply = { now, penalty, born }
 for class = 1, classes do
-  local wait, reason = 0, 0
+  local wait, reason = floor, floor > 0 and 1 or 0
   if penalty > 0 then
     wait, reason = penalty, 3
   else
@@ -129,5 +262,8 @@ for class = 1, classes do
   reply[#reply + 1] = granted[class]
   reply[#reply + 1] = wait
   reply[#reply + 1] = reason
+end
+for ask = 1, asks do
+  reply[#reply + 1] = standing[ask]
 end
 return reply

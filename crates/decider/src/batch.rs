@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use limits::members::{self, Caller, Standing};
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout_at},
@@ -43,6 +44,7 @@ pub struct Want {
 #[derive(Debug)]
 pub struct Answer {
     pub granted: Vec<Want>,
+    pub standing: Standing,
     pub shared: Arc<Shared>,
 }
 
@@ -70,6 +72,7 @@ pub enum AskError {
 
 struct Ask {
     deadline: Instant,
+    caller: Option<Caller>,
     wants: Vec<Want>,
     reply: oneshot::Sender<Result<Answer, AskError>>,
 }
@@ -108,10 +111,10 @@ impl Batcher {
 
     /// # Errors
     /// The queue is full, or the store failed or was late.
-    pub async fn ask(&self, wants: Vec<Want>) -> Result<Answer, AskError> {
+    pub async fn ask(&self, caller: Option<Caller>, wants: Vec<Want>) -> Result<Answer, AskError> {
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + self.deadline;
-        let ask = Ask { deadline, wants, reply };
+        let ask = Ask { deadline, caller, wants, reply };
         if self.queue.try_send(ask).is_err() {
             self.metrics.failed("full");
             return Err(AskError::Full);
@@ -156,16 +159,13 @@ impl Driver {
         if waiting.is_empty() {
             return;
         }
-        let mut wants = vec![0; self.classes];
-        for want in waiting.iter().flat_map(|ask| &ask.wants) {
-            wants[want.class] += want.n;
-        }
-        let outcome = self.call(&wants, waiting).await;
+        let rows = Rows::of(waiting, self.classes);
+        let outcome = self.call(&rows.asks, waiting).await;
         self.metrics.called(now.elapsed());
         match outcome {
             Ok(decision) => {
-                self.metrics.decided(&wants, &decision);
-                hand_out(waiting.drain(..), decision);
+                self.metrics.decided(&rows.in_time(&decision), &decision);
+                hand_out(waiting.drain(..), &rows, decision);
             }
             Err(error) => {
                 self.metrics.store_failed(&error);
@@ -178,8 +178,12 @@ impl Driver {
     }
 
     /// One call to the store; refuses, and takes out, the asks whose deadline passes meanwhile.
-    async fn call(&self, wants: &[u64], waiting: &mut Vec<Ask>) -> Result<Decision, StoreError> {
-        let mut call = pin!(within(self.deadline, self.store.decide(self.limit, wants)));
+    async fn call(
+        &self,
+        asks: &[members::Ask],
+        waiting: &mut Vec<Ask>,
+    ) -> Result<Decision, StoreError> {
+        let mut call = pin!(within(self.deadline, self.store.decide_all(self.limit, asks)));
         loop {
             let Some(first) = waiting.first() else {
                 return call.await;
@@ -203,8 +207,57 @@ impl Driver {
     }
 }
 
-/// First come, first served, class by class.
-fn hand_out(asks: impl Iterator<Item = Ask>, decision: Decision) {
+/// What the store is asked: the asks of one gateway are one, with the earliest of their deadlines.
+struct Rows {
+    asks: Vec<members::Ask>,
+}
+
+impl Rows {
+    fn of(waiting: &[Ask], classes: usize) -> Self {
+        let mut rows = Self { asks: Vec::new() };
+        for ask in waiting {
+            let place = rows.place(ask).unwrap_or_else(|| {
+                let (caller, wants) = (ask.caller.clone(), vec![0; classes]);
+                rows.asks.push(members::Ask { caller, wants });
+                rows.asks.len() - 1
+            });
+            let row = &mut rows.asks[place];
+            if let (Some(known), Some(caller)) = (&mut row.caller, &ask.caller) {
+                known.deadline = known.deadline.min(caller.deadline);
+            }
+            for want in &ask.wants {
+                row.wants[want.class] += want.n;
+            }
+        }
+        rows
+    }
+
+    fn place(&self, ask: &Ask) -> Option<usize> {
+        self.asks.iter().position(|row| who(row.caller.as_ref()) == who(ask.caller.as_ref()))
+    }
+
+    fn standing(&self, ask: &Ask, decision: &Decision) -> Standing {
+        let place = self.place(ask).and_then(|place| decision.standings.get(place));
+        place.copied().unwrap_or(Standing::Guest)
+    }
+
+    /// The wants that were decided about.
+    fn in_time(&self, decision: &Decision) -> Vec<u64> {
+        let mut total = vec![0; decision.shares.len()];
+        let rows = self.asks.iter().zip(&decision.standings);
+        for (row, _) in rows.filter(|(_, standing)| **standing != Standing::Late) {
+            total.iter_mut().zip(&row.wants).for_each(|(total, want)| *total += want);
+        }
+        total
+    }
+}
+
+fn who(caller: Option<&Caller>) -> Option<(&str, bool)> {
+    caller.map(|caller| (caller.gateway.as_str(), caller.leaves))
+}
+
+/// First come, first served, class by class; what came too late gets nothing.
+fn hand_out(asks: impl Iterator<Item = Ask>, rows: &Rows, decision: Decision) {
     let mut left: Vec<u64> = decision.shares.iter().map(|share| share.granted).collect();
     let shared = Arc::new(Shared::from(decision));
     for mut ask in asks {
@@ -212,12 +265,13 @@ fn hand_out(asks: impl Iterator<Item = Ask>, decision: Decision) {
         if ask.reply.is_closed() {
             continue;
         }
+        let standing = rows.standing(&ask, &shared.decision);
         for want in &mut ask.wants {
             let left = &mut left[want.class];
-            want.n = want.n.min(*left);
+            want.n = if standing == Standing::Late { 0 } else { want.n.min(*left) };
             *left -= want.n;
         }
-        let answer = Answer { granted: ask.wants, shared: Arc::clone(&shared) };
+        let answer = Answer { granted: ask.wants, standing, shared: Arc::clone(&shared) };
         let _ = ask.reply.send(Ok(answer));
     }
 }

@@ -10,6 +10,7 @@ use std::{
 use limits::{
     Micros,
     decision::{Reason, Share, State},
+    members::{Ask, Standing},
 };
 
 use crate::store::{Call, Decision, Snapshot, Store, StoreError};
@@ -59,8 +60,10 @@ impl Fake {
 }
 
 impl Store for Fake {
-    fn decide<'a>(&'a self, _limit: usize, wants: &'a [u64]) -> Call<'a, Decision> {
-        self.script().calls.push(wants.to_vec());
+    fn decide_all<'a>(&'a self, _limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
+        let total = |class| asks.iter().map(|ask| ask.wants[class]).sum();
+        let wants: Vec<u64> = (0..asks[0].wants.len()).map(total).collect();
+        self.script().calls.push(wants.clone());
         Box::pin(self.answer(move |script| {
             let share = |(left, want): (&mut u64, &u64)| {
                 let granted = (*left).min(*want);
@@ -72,8 +75,15 @@ impl Store for Fake {
                     reason: held.then_some(Reason::Rate),
                 }
             };
-            let shares = script.left.iter_mut().zip(wants).map(share).collect();
-            Decision { now: Micros(1), penalty: Micros::ZERO, shares }
+            let shares = script.left.iter_mut().zip(&wants).map(share).collect();
+            let standing = |ask: &Ask| match &ask.caller {
+                None => Standing::Guest,
+                Some(caller) if caller.deadline < Micros(1) => Standing::Late,
+                Some(_) => Standing::Member,
+            };
+            let standings = asks.iter().map(standing).collect();
+            let (now, penalty, born) = (Micros(1), Micros::ZERO, Micros(1));
+            Decision { now, penalty, born, shares, standings }
         }))
     }
 

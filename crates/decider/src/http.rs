@@ -173,7 +173,7 @@ async fn answer(app: &App, request: Request) -> Result<Response, HttpError> {
     let account = &app.accounts[ask.limit];
     app.metrics.limits[ask.limit].asks.inc();
     let answer = match &app.engine {
-        Engine::Store { batchers, .. } => batchers[ask.limit].ask(ask.wants).await?,
+        Engine::Store { batchers, .. } => batchers[ask.limit].ask(ask.caller, ask.wants).await?,
         Engine::Nothing => reply::all_granted(account, ask.wants),
     };
     Ok(written(reply::write(account, &answer)))

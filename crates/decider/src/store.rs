@@ -13,6 +13,7 @@ use std::{future::Future, pin::Pin, time::Duration};
 use limits::{
     Micros,
     decision::{Rules, Share, State},
+    members::{Ask, Standing},
     policy::Policy,
 };
 
@@ -32,8 +33,12 @@ pub struct Decision {
     pub now: Micros,
     /// What is left of the provider's stop.
     pub penalty: Micros,
+    /// When the store's memory of the limit began.
+    pub born: Micros,
     /// One per class, in the policy's order.
     pub shares: Vec<Share>,
+    /// One per ask.
+    pub standings: Vec<Standing>,
 }
 
 /// A limit's state as it stands, for people.
@@ -57,8 +62,16 @@ pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send
 
 /// `limit` is always an index into the accounts that the store was made with.
 pub trait Store: Send + Sync {
-    /// Decides for `wants[i]` requests of class `i`.
-    fn decide<'a>(&'a self, limit: usize, wants: &'a [u64]) -> Call<'a, Decision>;
+    /// Decides for all asks together.
+    fn decide_all<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision>;
+
+    /// Decides for `wants[i]` requests of class `i`, of nobody in particular.
+    fn decide<'a>(&'a self, limit: usize, wants: &'a [u64]) -> Call<'a, Decision> {
+        Box::pin(async move {
+            let ask = Ask { caller: None, wants: wants.to_vec() };
+            self.decide_all(limit, &[ask]).await
+        })
+    }
 
     /// Stops everyone for `pause` from now, unless a longer stop stands or the report `id` is known
     /// already. Returns what is left of the stop.

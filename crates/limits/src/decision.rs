@@ -2,12 +2,18 @@
 //!
 //! Promise: a request is granted only if all rates that bind it conform, and then all are charged;
 //! otherwise none is. Classes are served in the policy's order, so the highest asks first. Nothing
-//! is granted before a penalty has ended.
+//! is granted before a penalty has ended. While gateways are missing that may be sending on their
+//! own share (`members`), every rate is lower by their shares.
 //!
 //! `lua/decide.lua` in the decider is the same function on Redis' clock. One case table and the
 //! same random sequences drive both; change them together.
 
-use crate::{gcra::Gcra, policy::Limit, units::Micros};
+use crate::{
+    gcra::Gcra,
+    members::{Ask, Members, Part, Standing, Terms},
+    policy::Limit,
+    units::Micros,
+};
 
 /// The constants of a decision, taken from the policy once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +23,8 @@ pub struct Rules {
     pub classes: Vec<Vec<Gcra>>,
     /// The longest penalty that can be legal.
     pub max_pause: Micros,
+    /// Of the leased fallback, if the limit has one.
+    pub terms: Option<Terms>,
 }
 
 /// What is remembered between decisions. All instants are on the deciding clock.
@@ -25,6 +33,9 @@ pub struct State {
     /// TATs in the order of [`Rules::tats`]: the limit's, then each class's.
     pub tats: Vec<Micros>,
     pub penalty_until: Micros,
+    /// When this memory began: another value tells gateways that it was lost. Zero: not yet.
+    pub born: Micros,
+    pub members: Members,
 }
 
 /// What holds a class back.
@@ -58,7 +69,23 @@ impl Rules {
                 .map(|class| class.rates.iter().map(|rate| rate.gcra()).collect())
                 .collect(),
             max_pause: limit.throttle.max_pause,
+            terms: limit.terms,
         }
+    }
+
+    /// What is left of every rate while gateways are missing.
+    fn slowed(&self, part: Part) -> Self {
+        if part.left == part.whole {
+            return self.clone();
+        }
+        let slowed = |gcra: &Gcra| gcra.slowed(part.left, part.whole);
+        let classes = self.classes.iter().map(|own| own.iter().map(slowed).collect()).collect();
+        Self { limit: self.limit.iter().map(slowed).collect(), classes, ..self.clone() }
+    }
+
+    /// The longest emission interval of the limit.
+    fn slowest(&self) -> Micros {
+        self.limit.iter().map(Gcra::emission_interval).max().unwrap_or_default()
     }
 
     /// Every rate, in the order in which [`State::tats`] keeps them.
@@ -75,16 +102,49 @@ impl Rules {
     }
 }
 
-/// Decides at `now` for `wants[i]` requests of class `i` (missing ones count as 0).
-pub fn decide(rules: &Rules, state: &mut State, now: Micros, wants: &[u64]) -> Vec<Share> {
+/// The outcome for all asks together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// One per class.
+    pub shares: Vec<Share>,
+    /// One per ask.
+    pub standings: Vec<Standing>,
+}
+
+/// Decides at `now` for all asks that came in time, together.
+pub fn decide(rules: &Rules, state: &mut State, now: Micros, asks: &[Ask]) -> Outcome {
+    if state.born.is_zero() {
+        state.born = now;
+    }
+    let (standings, part) = match &rules.terms {
+        Some(terms) => state.members.settle(terms, now, asks),
+        None => (vec![Standing::Guest; asks.len()], Part::ALL),
+    };
+    let mut wants = vec![0_u64; rules.classes.len()];
+    let in_time = asks.iter().zip(&standings).filter(|(_, standing)| **standing != Standing::Late);
+    for (ask, _) in in_time {
+        for (total, want) in wants.iter_mut().zip(&ask.wants) {
+            *total = total.saturating_add(*want);
+        }
+    }
+    Outcome { shares: decide_rates(&rules.slowed(part), state, now, &wants, part), standings }
+}
+
+fn decide_rates(
+    rules: &Rules,
+    state: &mut State,
+    now: Micros,
+    wants: &[u64],
+    part: Part,
+) -> Vec<Share> {
     let penalty = settle(rules, state, now);
     if !penalty.is_zero() {
         let shut = Share { granted: 0, wait: penalty, reason: Some(Reason::Penalty) };
         return vec![shut; rules.classes.len()];
     }
     let mut granted = Vec::with_capacity(rules.classes.len());
-    for class in 0..rules.classes.len() {
-        let want = wants.get(class).copied().unwrap_or(0);
+    for (class, want) in wants.iter().enumerate() {
+        let want = if part.left == 0 { 0 } else { *want };
         let n = rules.binding(class).fold(want, |n, (place, gcra)| {
             n.min(state.tats.get(place).map_or(0, |tat| gcra.admissible(*tat, now)))
         });
@@ -95,7 +155,8 @@ pub fn decide(rules: &Rules, state: &mut State, now: Micros, wants: &[u64]) -> V
         }
         granted.push(n);
     }
-    shares(rules, state, now, &granted)
+    let floor = if part.left == 0 { rules.slowest() } else { Micros::ZERO };
+    shares(rules, state, now, &granted, floor)
 }
 
 /// Lengthens the penalty so that it ends no earlier than `now + pause`; never shortens it.
@@ -125,9 +186,10 @@ fn settle_penalty(rules: &Rules, state: &mut State, now: Micros) -> Micros {
 }
 
 /// Waits are looked up after everything was charged, so that they are true for whoever asks next.
-fn shares(rules: &Rules, state: &State, now: Micros, granted: &[u64]) -> Vec<Share> {
+/// None is below `floor`.
+fn shares(rules: &Rules, state: &State, now: Micros, granted: &[u64], floor: Micros) -> Vec<Share> {
     let share = |(class, granted): (usize, &u64)| {
-        let mut longest = (Micros::ZERO, None);
+        let mut longest = (floor, (!floor.is_zero()).then_some(Reason::Rate));
         for (place, gcra) in rules.binding(class) {
             let wait = state.tats.get(place).map_or(Micros::ZERO, |tat| gcra.wait(*tat, now));
             if wait > longest.0 {
@@ -143,7 +205,7 @@ fn shares(rules: &Rules, state: &State, now: Micros, granted: &[u64]) -> Vec<Sha
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gcra::Rate;
+    use crate::{gcra::Rate, members::Caller};
 
     const T0: Micros = Micros(1_700_000_000_000_000);
     const OTP: usize = 0;
@@ -156,7 +218,17 @@ mod tests {
     /// The incident's limit: 90/s, marketing 70/s, both with a burst of 5.
     fn rules() -> Rules {
         let classes = vec![vec![], vec![gcra(70, 5)]];
-        Rules { limit: vec![gcra(90, 5)], classes, max_pause: Micros::from_secs(3_600) }
+        Rules {
+            limit: vec![gcra(90, 5)],
+            classes,
+            max_pause: Micros::from_secs(3_600),
+            terms: None,
+        }
+    }
+
+    fn decide(rules: &Rules, state: &mut State, now: Micros, wants: &[u64]) -> Vec<Share> {
+        let ask = Ask { caller: None, wants: wants.to_vec() };
+        super::decide(rules, state, now, &[ask]).shares
     }
 
     fn granted(shares: &[Share]) -> Vec<u64> {
@@ -251,6 +323,55 @@ mod tests {
         assert_eq!(shares[OTP].wait, Micros::from_secs(3_600));
         let over = T0.plus(Micros::from_secs(3_600));
         assert_eq!(granted(&decide(&rules(), &mut state, over, &[1, 0])), [1, 0]);
+    }
+
+    #[test]
+    fn the_shares_of_missing_gateways_are_kept_free() {
+        let terms = Terms {
+            lease: Micros::SECOND,
+            forget_after: Micros::from_secs(10),
+            gateways: 2,
+            timeout: Micros(50_000),
+        };
+        let rules = Rules { terms: Some(terms), ..rules() };
+        let mut state = State::default();
+        let mut granted_in_a_second = |from: u64, gateways: &[&str]| {
+            let mut granted = [0, 0];
+            for ms in from..from + 1_000 {
+                let now = T0.plus(Micros::from_millis(ms));
+                let ask = |name: &&str| Ask {
+                    caller: Some(Caller {
+                        gateway: (*name).to_owned(),
+                        deadline: now,
+                        leaves: false,
+                    }),
+                    wants: vec![u64::from(ms % 10 == 0), 1],
+                };
+                let asks: Vec<Ask> = gateways.iter().map(ask).collect();
+                let outcome = super::decide(&rules, &mut state, now, &asks);
+                granted[OTP] += outcome.shares[OTP].granted;
+                granted[MARKETING] += outcome.shares[MARKETING].granted;
+            }
+            granted
+        };
+        let alone = granted_in_a_second(0, &["a"]);
+        assert_eq!((alone[OTP] + alone[MARKETING], alone[MARKETING] <= 4 + 35), (3 + 44, true));
+        let both = granted_in_a_second(2_000, &["a", "b"]);
+        assert!((88..=90 + 5).contains(&(both[OTP] + both[MARKETING])), "{both:?}");
+    }
+
+    #[test]
+    fn a_guest_gets_nothing_while_everyone_may_be_missing() {
+        let terms = Terms {
+            lease: Micros::SECOND,
+            forget_after: Micros::SECOND,
+            gateways: 2,
+            timeout: Micros(50_000),
+        };
+        let rules = Rules { terms: Some(terms), ..rules() };
+        let shares = decide(&rules, &mut State::default(), T0, &[1, 1]);
+        let shut = Share { granted: 0, wait: Micros(22_224), reason: Some(Reason::Rate) };
+        assert_eq!(shares, [shut, shut]);
     }
 
     #[test]

@@ -42,6 +42,15 @@ impl Gcra {
         Self { emission_interval: emission_interval.max(Micros(1)), tolerance: Micros::ZERO }
     }
 
+    /// The same with `left` of `whole` shares of the rate: the interval grows, rounded up, the
+    /// tolerance stays. Call only with `left` ≥ 1.
+    pub fn slowed(&self, left: u32, whole: u32) -> Self {
+        let scaled = u128::from(self.emission_interval.0) * u128::from(whole);
+        let interval = scaled.div_ceil(u128::from(left.max(1)));
+        let emission_interval = Micros(u64::try_from(interval).unwrap_or(u64::MAX));
+        Self { emission_interval, tolerance: self.tolerance }
+    }
+
     pub fn emission_interval(&self) -> Micros {
         self.emission_interval
     }
@@ -148,6 +157,14 @@ mod tests {
         let legal = gcra.legal(Micros(T0 + 3_600_000_000), now);
         assert_eq!(legal, gcra.charge(Micros::ZERO, now, 5));
         assert_eq!(gcra.legal(Micros(T0 + 5), now), Micros(T0 + 5), "a legal one is left alone");
+    }
+
+    #[test]
+    fn a_part_of_the_rate_is_rounded_down_and_its_burst_is_no_larger() {
+        let slowed = rate(90, 5).slowed(2, 3);
+        assert_eq!(slowed.emission_interval(), Micros(16_668));
+        assert_eq!(check(slowed, &[0; 4]), [true, true, true, false]);
+        assert_eq!(rate(90, 5).slowed(4, 4), rate(90, 5));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! natively.
 //!
 //! Reading order: `units`, `gcra` (one rate), `decision` (a whole limit: all rates, all classes,
-//! the penalty), `policy` (the one document), `worst` (what a provider can see at most, and what is
+//! the penalty), `members` and `lease` (who may send when the decider cannot answer: the store's side
+//! and the gateway's), `policy` (the one document), `worst` (what a provider can see at most, and what is
 //! left for gateways that are cut off), `wire` (what gateway and decider say to each other),
 //! `retry_after` (what a provider says when it refuses).
 #![forbid(unsafe_code)]
@@ -16,6 +17,8 @@
 
 pub mod decision;
 pub mod gcra;
+pub mod lease;
+pub mod members;
 pub mod policy;
 pub mod retry_after;
 pub mod units;

@@ -10,7 +10,7 @@ mod rules;
 
 use serde_json::Value;
 
-use crate::{gcra::Rate, units::Micros, worst};
+use crate::{gcra::Rate, members::Terms, units::Micros, worst};
 
 /// A refused document: where, and what would be allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +48,8 @@ pub struct Limit {
     /// In order of precedence, at least one.
     pub classes: Vec<Class>,
     pub throttle: Throttle,
+    /// Of the leased fallback; `None`: a gateway without the decider has its headroom only.
+    pub terms: Option<Terms>,
     /// Why the worst case may exceed the contract, if someone wrote so.
     pub unsafe_reason: Option<String>,
 }

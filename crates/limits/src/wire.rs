@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::Reason;
+use crate::{decision::Reason, members::Standing};
 
 pub const DECIDE_PATH: &str = "/v1/decide";
 pub const THROTTLED_PATH: &str = "/v1/throttled";
@@ -24,9 +24,21 @@ pub struct DecideRequest {
     pub limit: String,
     /// Hash of the policy the gateway runs, [`crate::policy::Policy::hash`].
     pub policy: String,
-    /// Name of the gateway, for people.
+    /// Names the gateway's process: for people, and the holder of its lease.
     pub gateway: String,
+    /// The ask counts for nothing after this instant on the deciding clock, µs since the epoch.
+    /// With it the ask renews the gateway's lease ([`crate::members`]); without it, nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_us: Option<u64>,
+    /// Gives the lease back instead; needs a deadline.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub leaves: bool,
     pub wants: Vec<Count>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// So many requests of a class: 0 to [`N_MAX`].
@@ -49,6 +61,12 @@ pub struct DecideReply {
     pub reason: BTreeMap<String, Reason>,
     /// What is left of the provider's stop.
     pub penalty_us: u64,
+    /// When the deciding memory began, on its clock: another value says that it was lost, and with
+    /// it the stops it knew. 0, and a guest, are what a decider without them means.
+    #[serde(default)]
+    pub born_us: u64,
+    #[serde(default)]
+    pub standing: Standing,
 }
 
 /// "The provider throttled us." Sent again until answered; `id` makes that harmless.
@@ -83,6 +101,16 @@ impl Reason {
     }
 }
 
+impl Standing {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            Self::Guest => "guest",
+            Self::Member => "member",
+        }
+    }
+}
+
 impl Serialize for Reason {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
@@ -98,5 +126,21 @@ impl<'de> Deserialize<'de> for Reason {
             .ok_or_else(|| {
                 serde::de::Error::unknown_variant(&text, &["rate", "class_rate", "penalty"])
             })
+    }
+}
+
+impl Serialize for Standing {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Standing {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        [Self::Late, Self::Guest, Self::Member]
+            .into_iter()
+            .find(|standing| standing.name() == text)
+            .ok_or_else(|| serde::de::Error::unknown_variant(&text, &["late", "guest", "member"]))
     }
 }

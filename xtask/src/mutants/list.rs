@@ -38,7 +38,12 @@ pub enum Place {
 
 impl Test {
     pub fn is_quick(&self) -> bool {
-        matches!(self.place, Place::Limits | Place::Filter)
+        matches!(self.place, Place::Limits | Place::Filter) && !self.is_simulation()
+    }
+
+    /// Thousands of runs: to be built optimised.
+    pub fn is_simulation(&self) -> bool {
+        self.name.starts_with("simulation::")
     }
 
     pub fn is_e2e(&self) -> bool {

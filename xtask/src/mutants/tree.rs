@@ -57,6 +57,9 @@ impl Tree {
             Place::Decider => cargo::cargo(&["test", "--package", "decider", "--test", "suite"]),
             Place::E2e => cargo::cargo(&["xtask", "test", "--only", "e2e", &test.name]),
         };
+        if test.is_simulation() {
+            command.arg("--release");
+        }
         if test.place != Place::E2e {
             command.args(["--", "--exact", &test.name]);
         }

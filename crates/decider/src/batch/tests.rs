@@ -19,7 +19,12 @@ fn batcher(store: &Arc<Fake>) -> Batcher {
     let account = Account {
         name: "sms".to_owned(),
         classes: vec!["otp".to_owned(), "marketing".to_owned()],
-        rules: Rules { limit: Vec::new(), classes: Vec::new(), max_pause: limits::Micros::ZERO },
+        rules: Rules {
+            limit: Vec::new(),
+            classes: Vec::new(),
+            max_pause: limits::Micros::ZERO,
+            terms: None,
+        },
     };
     let metrics = Metrics::new(std::slice::from_ref(&account), "").limits.remove(0);
     let store: Arc<dyn Store> = Arc::<Fake>::clone(store);
@@ -31,7 +36,7 @@ fn ask(batcher: &Batcher, wants: &[(usize, u64)]) -> Pin<Box<impl Future<Output 
     let batcher = batcher.clone();
     let wants = wants.iter().map(|(class, n)| Want { class: *class, n: *n }).collect();
     let mut ask = Box::pin(async move {
-        let answer = batcher.ask(wants).await?;
+        let answer = batcher.ask(None, wants).await?;
         Ok(answer.granted.iter().map(|want| want.n).collect())
     });
     let waker = std::task::Waker::noop();
@@ -159,7 +164,7 @@ async fn a_full_queue_refuses_the_next_at_once() {
     let first = ask(&batcher, &[]);
     sleep(ms(1)).await;
     let waiting: Vec<_> = (0..QUEUE_MAX).map(|_| ask(&batcher, &[])).collect();
-    assert_eq!(batcher.ask(Vec::new()).await.unwrap_err(), AskError::Full);
+    assert_eq!(batcher.ask(None, Vec::new()).await.unwrap_err(), AskError::Full);
     assert_eq!(first.await, Err(late()));
     for ask in waiting {
         assert_eq!(ask.await, Err(late()));

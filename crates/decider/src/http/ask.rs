@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use limits::{
     Micros,
+    members::Caller,
     wire::{N_MAX, ThrottledRequest, WANTS_MAX},
 };
 use serde::Deserialize;
@@ -13,6 +14,8 @@ use crate::batch::Want;
 
 /// Longest id of a report, in bytes: it becomes part of a key.
 const ID_MAX: usize = 128;
+/// Longest name of a gateway that takes part in the leased fallback, in bytes: it is a field's name.
+const GATEWAY_MAX: usize = 256;
 /// Names that are listed as allowed, before `…`.
 const LISTED_MAX: usize = 20;
 
@@ -26,6 +29,9 @@ struct DecideRequest<'a> {
     policy: Cow<'a, str>,
     #[serde(borrow)]
     gateway: Cow<'a, str>,
+    deadline_us: Option<u64>,
+    #[serde(default)]
+    leaves: bool,
     #[serde(borrow)]
     wants: Vec<Count<'a>>,
 }
@@ -42,6 +48,7 @@ struct Count<'a> {
 /// A question for one limit. Indices are the policy's.
 pub(super) struct Ask {
     pub limit: usize,
+    pub caller: Option<Caller>,
     pub wants: Vec<Want>,
 }
 
@@ -78,7 +85,26 @@ pub(super) fn decide(app: &App, body: &[u8]) -> Result<Ask, String> {
         }
         wants.push(Want { class, n: asked.n });
     }
-    Ok(Ask { limit, wants })
+    let caller = caller(app, limit, &request)?;
+    Ok(Ask { limit, caller, wants })
+}
+
+fn caller(app: &App, limit: usize, request: &DecideRequest<'_>) -> Result<Option<Caller>, String> {
+    let gateway = &request.gateway;
+    let named = (1..=GATEWAY_MAX).contains(&gateway.len());
+    match request.deadline_us {
+        None if request.leaves => Err("leaves: true without deadline_us; allowed: with it".into()),
+        Some(_) if !named => Err(format!(
+            "gateway: {} bytes with deadline_us; allowed: 1 to {GATEWAY_MAX}",
+            gateway.len()
+        )),
+        Some(deadline) if app.accounts[limit].rules.terms.is_some() => Ok(Some(Caller {
+            gateway: gateway.to_string(),
+            deadline: Micros(deadline),
+            leaves: request.leaves,
+        })),
+        _ => Ok(None),
+    }
 }
 
 pub(super) fn throttled(app: &App, body: &[u8]) -> Result<Report, String> {

@@ -2,8 +2,9 @@
 
 use limits::{
     Micros,
-    decision::{Reason, State, decide},
+    decision::{Reason, Rules, State, decide},
     gcra::{Gcra, Rate},
+    members::Ask,
     policy::Limit,
 };
 use serde::Serialize;
@@ -47,7 +48,8 @@ pub(super) fn view<'a>(account: &'a Account, limit: &'a Limit, snapshot: &Snapsh
     let Snapshot { now, state } = snapshot;
     // Nothing is wanted: this only pulls a copy back to what is legal.
     let mut legal = state.clone();
-    let shares = decide(&account.rules, &mut legal, *now, &[]);
+    let rules = Rules { terms: None, ..account.rules.clone() };
+    let shares = decide(&rules, &mut legal, *now, &[]).shares;
     let mut kept = account.rules.tats().zip(&legal.tats);
     let mut rates = |rates: &[Rate]| -> Vec<RateView> {
         let of = |(rate, (gcra, tat)): (&Rate, (&Gcra, &Micros))| rate_view(rate, gcra, *tat, *now);
@@ -58,7 +60,7 @@ pub(super) fn view<'a>(account: &'a Account, limit: &'a Limit, snapshot: &Snapsh
         |(index, (name, share)): (usize, (&'a String, &limits::decision::Share))| ClassView {
             name,
             rates: rates(&limit.classes[index].rates),
-            available: available(account, &legal, *now, index),
+            available: available(&rules, &legal, *now, index),
             wait_us: share.wait.0,
             reason: share.reason,
         };
@@ -82,8 +84,9 @@ fn rate_view(rate: &Rate, gcra: &Gcra, tat: Micros, now: Micros) -> RateView {
     }
 }
 
-fn available(account: &Account, state: &State, now: Micros, class: usize) -> u64 {
-    let mut wants = vec![0; account.classes.len()];
+fn available(rules: &Rules, state: &State, now: Micros, class: usize) -> u64 {
+    let mut wants = vec![0; rules.classes.len()];
     wants[class] = u64::MAX;
-    decide(&account.rules, &mut state.clone(), now, &wants)[class].granted
+    let ask = Ask { caller: None, wants };
+    decide(rules, &mut state.clone(), now, &[ask]).shares[class].granted
 }

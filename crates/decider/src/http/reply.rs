@@ -5,7 +5,7 @@
 
 use std::{fmt::Write, sync::Arc};
 
-use limits::{Micros, decision::Share};
+use limits::{Micros, decision::Share, members::Standing};
 
 use crate::{
     batch::{Answer, Shared, Want},
@@ -25,10 +25,11 @@ pub(super) fn write(account: &Account, answer: &Answer) -> String {
         let _ = write!(text, "{comma}{{\"class\":\"{class}\",\"n\":{}}}", want.n);
     }
     text.push_str(rest);
+    let _ = write!(text, "\"standing\":\"{}\"}}", answer.standing.name());
     text
 }
 
-/// What follows the grants.
+/// What follows the grants and is the same for all; the standing comes last.
 fn rest(account: &Account, decision: &Decision) -> String {
     let shares = || account.classes.iter().zip(&decision.shares);
     let waits = shares().filter(|(_, share)| !share.wait.is_zero());
@@ -39,10 +40,11 @@ fn rest(account: &Account, decision: &Decision) -> String {
         .map(|(class, reason)| format!("\"{class}\":\"{reason}\""))
         .collect();
     format!(
-        "],\"wait_us\":{{{}}},\"reason\":{{{}}},\"penalty_us\":{}}}",
+        "],\"wait_us\":{{{}}},\"reason\":{{{}}},\"penalty_us\":{},\"born_us\":{},",
         waits.join(","),
         reasons.join(","),
-        decision.penalty.0
+        decision.penalty.0,
+        decision.born.0
     )
 }
 
@@ -50,6 +52,7 @@ fn rest(account: &Account, decision: &Decision) -> String {
 pub(super) fn all_granted(account: &Account, wants: Vec<Want>) -> Answer {
     let free = Share { granted: 0, wait: Micros::ZERO, reason: None };
     let shares = vec![free; account.classes.len()];
-    let decision = Decision { now: Micros::ZERO, penalty: Micros::ZERO, shares };
-    Answer { granted: wants, shared: Arc::new(decision.into()) }
+    let (now, penalty, born) = (Micros::ZERO, Micros::ZERO, Micros::ZERO);
+    let decision = Decision { now, penalty, born, shares, standings: Vec::new() };
+    Answer { granted: wants, standing: Standing::Guest, shared: Arc::new(decision.into()) }
 }

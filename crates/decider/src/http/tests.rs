@@ -124,6 +124,8 @@ async fn what_the_wires_type_writes_is_understood() {
         limit: "sms".to_owned(),
         policy: "a \"quoted\" one\n".to_owned(),
         gateway: "g".to_owned(),
+        deadline_us: None,
+        leaves: false,
         wants: vec![count("otp", 2), count("marketing", 0)],
     };
     let body = serde_json::to_value(&request).unwrap();
@@ -227,7 +229,7 @@ async fn what_is_no_ask_is_refused_with_the_place() {
         ),
         (
             b"{\"limits\":1}",
-            "body: unknown field `limits`, expected one of `limit`, `policy`, `gateway`, `wants` at line 1 column 9",
+            "body: unknown field `limits`, expected one of `limit`, `policy`, `gateway`, `deadline_us`, `leaves`, `wants` at line 1 column 9",
         ),
     ] {
         let (status, body) = send(&app, Method::POST, DECIDE_PATH, body).await;

@@ -12,7 +12,8 @@ use std::{
 
 use limits::{
     Micros,
-    decision::{State, decide, penalise},
+    decision::{Outcome, State, decide, penalise},
+    members::Ask,
 };
 
 use super::{Account, Call, Decision, Snapshot, Store};
@@ -64,12 +65,12 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn decide<'a>(&'a self, limit: usize, wants: &'a [u64]) -> Call<'a, Decision> {
+    fn decide_all<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
         let (account, mut kept) = self.account(limit);
         let now = (self.clock)();
-        let shares = decide(&account.rules, &mut kept.state, now, wants);
-        let penalty = kept.state.penalty_until.minus(now);
-        Box::pin(ready(Ok(Decision { now, penalty, shares })))
+        let Outcome { shares, standings } = decide(&account.rules, &mut kept.state, now, asks);
+        let (penalty, born) = (kept.state.penalty_until.minus(now), kept.state.born);
+        Box::pin(ready(Ok(Decision { now, penalty, born, shares, standings })))
     }
 
     fn throttled<'a>(&'a self, limit: usize, pause: Micros, id: &'a str) -> Call<'a, Micros> {

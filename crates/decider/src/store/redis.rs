@@ -12,10 +12,13 @@ mod nodes;
 mod source;
 pub mod target;
 
+use std::borrow::Cow;
+
 use ::redis::{Script, ScriptInvocation};
 use limits::{
     Micros,
     decision::{Reason, Rules, Share, State},
+    members::{Ask, Standing},
 };
 
 use super::{Account, Call, Decision, Snapshot, Store, StoreError};
@@ -46,9 +49,11 @@ struct Prepared {
     classes: usize,
 }
 
-/// The ARGV of `decide.lua`, but for the wants that go between.
+/// The ARGV of `decide.lua`, but for the asks that go between.
 pub struct Arguments {
-    head: Vec<String>,
+    counts: [String; 3],
+    terms: [String; 4],
+    classes: usize,
     tail: Vec<String>,
 }
 
@@ -79,16 +84,16 @@ impl Redis {
 }
 
 impl Store for Redis {
-    fn decide<'a>(&'a self, limit: usize, wants: &'a [u64]) -> Call<'a, Decision> {
+    fn decide_all<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
         let account = &self.accounts[limit];
         let mut call = self.decide.prepare_invoke();
         call.key(&account.key);
-        for argument in account.arguments.with(wants) {
+        for argument in account.arguments.with(asks) {
             call.arg(argument);
         }
         Box::pin(async move {
             let reply: Vec<u64> = self.run(limit, call).await?;
-            decision(&reply, account.classes)
+            decision(&reply, account.classes, asks.len())
         })
     }
 
@@ -148,7 +153,7 @@ pub fn fields(account: &Account) -> Vec<String> {
 
 impl Arguments {
     pub fn of(account: &Account) -> Self {
-        let Rules { limit, classes, max_pause } = &account.rules;
+        let Rules { limit, classes, max_pause, terms } = &account.rules;
         let constants = |gcra: &limits::gcra::Gcra| {
             [gcra.emission_interval().0.to_string(), gcra.tolerance().0.to_string()]
         };
@@ -157,17 +162,39 @@ impl Arguments {
             tail.extend([name.clone(), rates.len().to_string()]);
             tail.extend(rates.iter().flat_map(constants));
         }
+        let terms = terms.map_or([0; 4], |terms| {
+            let gateways = u64::from(terms.gateways);
+            [terms.lease.0, terms.forget_after.0, terms.deadline_max().0, gateways]
+        });
         Self {
-            head: vec![max_pause.0.to_string(), limit.len().to_string(), classes.len().to_string()],
+            counts: [max_pause.0, limit.len() as u64, classes.len() as u64]
+                .map(|count| count.to_string()),
+            terms: terms.map(|term| term.to_string()),
+            classes: classes.len(),
             tail,
         }
     }
 
-    /// The whole ARGV for one call; one want per class.
-    pub fn with<'a>(&'a self, wants: &'a [u64]) -> impl Iterator<Item = std::borrow::Cow<'a, str>> {
-        let fixed = |text: &'a String| text.as_str().into();
-        let wants = wants.iter().map(|want| want.to_string().into());
-        self.head.iter().map(fixed).chain(wants).chain(self.tail.iter().map(fixed))
+    /// The whole ARGV for one call.
+    pub fn with<'a>(&'a self, asks: &'a [Ask]) -> impl Iterator<Item = Cow<'a, str>> {
+        let fixed = |text: &'a String| Cow::from(text);
+        let asked = asks.iter().flat_map(|ask| self.ask(ask));
+        let count = std::iter::once(asks.len().to_string().into());
+        let head = self.counts.iter().map(fixed).chain(count).chain(self.terms.iter().map(fixed));
+        head.chain(asked).chain(self.tail.iter().map(fixed))
+    }
+
+    fn ask<'a>(&self, ask: &'a Ask) -> impl Iterator<Item = Cow<'a, str>> {
+        let (kind, gateway, deadline) = match &ask.caller {
+            None => ("0", "", Micros::ZERO),
+            Some(caller) => {
+                let kind = if caller.leaves { "2" } else { "1" };
+                (kind, caller.gateway.as_str(), caller.deadline)
+            }
+        };
+        let wants = (0..self.classes).map(|class| ask.wants.get(class).copied().unwrap_or(0));
+        let caller = [kind.into(), gateway.into(), deadline.0.to_string().into()];
+        caller.into_iter().chain(wants.map(|want| want.to_string().into()))
     }
 }
 
@@ -175,13 +202,19 @@ impl Arguments {
 ///
 /// # Errors
 /// It is not what the script returns.
-pub fn decision(reply: &[u64], classes: usize) -> Result<Decision, StoreError> {
+pub fn decision(reply: &[u64], classes: usize, asks: usize) -> Result<Decision, StoreError> {
     let bad = || StoreError::Refused(format!("a reply of {} numbers", reply.len()));
-    let ([now, penalty], rest) = reply.split_first_chunk().ok_or_else(bad)?;
-    let (shares, odd) = rest.as_chunks::<3>();
-    if shares.len() != classes || !odd.is_empty() {
+    let ([now, penalty, born], rest) = reply.split_first_chunk().ok_or_else(bad)?;
+    let (shares, standings) = rest.split_at_checked(classes * 3).ok_or_else(bad)?;
+    if standings.len() != asks {
         return Err(bad());
     }
+    let standing = |number: &u64| match number {
+        0 => Ok(Standing::Late),
+        1 => Ok(Standing::Guest),
+        2 => Ok(Standing::Member),
+        _ => Err(StoreError::Refused(format!("standing {number}"))),
+    };
     let share = |[granted, wait, reason]: &[u64; 3]| {
         let reason = match reason {
             0 => None,
@@ -195,7 +228,9 @@ pub fn decision(reply: &[u64], classes: usize) -> Result<Decision, StoreError> {
     Ok(Decision {
         now: Micros(*now),
         penalty: Micros(*penalty),
-        shares: shares.iter().map(share).collect::<Result<_, _>>()?,
+        born: Micros(*born),
+        shares: shares.as_chunks::<3>().0.iter().map(share).collect::<Result<_, _>>()?,
+        standings: standings.iter().map(standing).collect::<Result<_, _>>()?,
     })
 }
 
@@ -217,6 +252,6 @@ fn snapshot(reply: &[String], fields: usize) -> Result<Snapshot, StoreError> {
     }
     Ok(Snapshot {
         now: Micros::from_secs(seconds.0).plus(*micros),
-        state: State { tats: tats.to_vec(), penalty_until: *penalty_until },
+        state: State { tats: tats.to_vec(), penalty_until: *penalty_until, ..State::default() },
     })
 }

@@ -8,7 +8,8 @@ use std::sync::{
 use decider::store::{Account, Decision, Store, memory::Memory};
 use limits::{
     Micros,
-    decision::{Reason, State, decide, penalise},
+    decision::{Outcome, Reason, State, decide, penalise},
+    members,
 };
 
 use crate::{policies, script::Script};
@@ -111,6 +112,17 @@ pub const CASES: [(&str, &[Step]); 10] = [
     ),
 ];
 
+/// What the Rust decision says, as a store does.
+pub fn decided(
+    account: &Account,
+    state: &mut State,
+    now: Micros,
+    asks: &[members::Ask],
+) -> Decision {
+    let Outcome { shares, standings } = decide(&account.rules, state, now, asks);
+    Decision { now, penalty: state.penalty_until.minus(now), born: state.born, shares, standings }
+}
+
 fn at(offset: i64) -> Micros {
     Micros(T0.saturating_add_signed(offset))
 }
@@ -118,7 +130,7 @@ fn at(offset: i64) -> Micros {
 /// Runs every case on a fresh subject made by `subject`.
 fn check<S>(
     subject: impl Fn(&Account) -> S,
-    mut ask: impl FnMut(&mut S, Micros, &[u64]) -> Decision,
+    mut ask: impl FnMut(&mut S, Micros, &[members::Ask]) -> Decision,
     mut throttled: impl FnMut(&mut S, Micros, Micros, &str) -> Micros,
 ) {
     let account = policies::account("sample", policies::SAMPLE);
@@ -127,7 +139,8 @@ fn check<S>(
         for (index, step) in steps.iter().enumerate() {
             match *step {
                 Ask(offset, wants, expected) => {
-                    let decision = ask(&mut subject, at(offset), &wants);
+                    let asks = [members::Ask { caller: None, wants: wants.to_vec() }];
+                    let decision = ask(&mut subject, at(offset), &asks);
                     let got: Vec<_> = decision
                         .shares
                         .iter()
@@ -151,10 +164,7 @@ fn the_cases_hold_for_the_rust_decision() {
     let mut known = Vec::new();
     check(
         |_| State::default(),
-        |state, now, wants| {
-            let shares = decide(&account.rules, state, now, wants);
-            Decision { now, penalty: state.penalty_until.minus(now), shares }
-        },
+        |state, now, asks| decided(&account, state, now, asks),
         |state, now, pause, id| {
             if now == at(0) {
                 known.clear();
@@ -171,7 +181,7 @@ fn the_cases_hold_for_the_rust_decision() {
 fn the_cases_hold_for_the_script() {
     check(
         Script::new,
-        |script, now, wants| script.decide(now, wants),
+        |script, now, asks| script.decide(now, asks),
         |script, now, pause, id| script.throttled(now, pause, id),
     );
 }
@@ -185,9 +195,9 @@ fn the_cases_hold_for_the_memory_store() {
             let clock = Arc::clone(&clock);
             Memory::with_clock(vec![account.clone()], move || Micros(clock.load(Ordering::SeqCst)))
         },
-        |store, now, wants| {
+        |store, now, asks| {
             clock.store(now.0, Ordering::SeqCst);
-            runtime.block_on(store.decide(0, wants)).unwrap()
+            runtime.block_on(store.decide_all(0, asks)).unwrap()
         },
         |store, now, pause, id| {
             clock.store(now.0, Ordering::SeqCst);

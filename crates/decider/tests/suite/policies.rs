@@ -61,6 +61,16 @@ classes:
   - { name: marketing, values: [marketing], rates: [{ target: 9000, per: 1s, burst: 9 }] }
 ";
 
+/// With a leased fallback, so short that a run meets all there is to it.
+const LEASED: &str = "
+rates: [{ target: 90, per: 1s, burst: 5 }, { target: 4500, per: 1m, burst: 50 }]
+contract: [{ requests: 100, per: 1s }, { requests: 6000, per: 1m }]
+classes:
+  - { name: otp, values: [otp] }
+  - { name: marketing, values: [marketing], rates: [{ target: 60, per: 1s, burst: 5 }] }
+fallback: { lease: 500ms, forget_after: 2s }
+";
+
 /// One an hour: what a test sees does not depend on how fast it runs.
 pub const HOURLY: &str = "
 rates: [{ target: 1, per: 1h, burst: 5 }]
@@ -70,13 +80,14 @@ classes:
   - { name: marketing, values: [marketing], rates: [{ target: 1, per: 1h, burst: 3 }] }
 ";
 
-pub const ALL: [(&str, &str); 6] = [
+pub const ALL: [(&str, &str); 7] = [
     ("sample", SAMPLE),
     ("several", SEVERAL),
     ("slow", SLOW),
     ("fast", FAST),
     ("many", MANY),
     ("brisk", BRISK),
+    ("leased", LEASED),
 ];
 
 /// The only limit of a policy made of these parts, named so.
@@ -86,7 +97,7 @@ pub fn account(name: &str, parts: &str) -> Account {
     let limit = parts.trim().replace('\n', "\n    ");
     let document = format!(
         "version: 1
-gateways: {{ max: 2 }}
+gateways: {{ max: 3 }}
 decider: {{ timeout: 50ms }}
 path_jitter: 20ms
 limits:

@@ -4,7 +4,11 @@ use decider::store::{
     Account, Decision,
     redis::{Arguments, DECIDE, REPORT_KEPT_MS, THROTTLED, decision, fields},
 };
-use limits::{Micros, decision::State};
+use limits::{
+    Micros,
+    decision::State,
+    members::{Ask, Members},
+};
 use mlua::{Function, Lua, Table};
 
 /// Stands in for Redis: one hash, one expiry, marks of reports. Strict where Redis would be lenient:
@@ -19,6 +23,15 @@ local commands = {
   TIME = function()
     return { string.format('%.0f', math.floor(clock / 1000000)), string.format('%.0f', clock % 1000000) }
   end,
+  HGETALL = function()
+    local all = {}
+    for field, value in pairs(hash) do
+      all[#all + 1] = field
+      all[#all + 1] = value
+    end
+    return all
+  end,
+  HDEL = function(_, field) hash[field] = nil end,
   HGET = function(_, field) return hash[field] or false end,
   HMGET = function(_, ...)
     local values = {}
@@ -73,13 +86,13 @@ impl Script {
         }
     }
 
-    pub fn decide(&self, now: Micros, wants: &[u64]) -> Decision {
-        let argv: Vec<String> = self.arguments.with(wants).map(String::from).collect();
+    pub fn decide(&self, now: Micros, asks: &[Ask]) -> Decision {
+        let argv: Vec<String> = self.arguments.with(asks).map(String::from).collect();
         self.enter(now, argv);
         let reply: Vec<f64> = self.decide.call(()).unwrap();
         let reply: Vec<u64> = reply.into_iter().map(whole).collect();
         self.check_expiry(now);
-        decision(&reply, self.account.classes.len()).unwrap()
+        decision(&reply, self.account.classes.len(), asks.len()).unwrap()
     }
 
     pub fn throttled(&self, now: Micros, pause: Micros, id: &str) -> Micros {
@@ -101,13 +114,22 @@ impl Script {
         };
         let mut tats: Vec<Micros> = self.fields.iter().map(field).collect();
         let penalty_until = tats.pop().unwrap();
-        State { tats, penalty_until }
+        let [born, clock, seen, unknown_until] =
+            ["born", "m:clock", "m:seen", "m:unknown_until"].map(|name| field(&name.to_owned()));
+        let all = hash.pairs::<String, String>().map(Result::unwrap);
+        let leases = all.filter_map(|(field, ends)| {
+            Some((field.strip_prefix("g:")?.to_owned(), Micros(ends.parse().unwrap())))
+        });
+        let leases = leases.collect();
+        let members = Members { clock, seen, unknown_until, leases };
+        State { tats, penalty_until, born, members }
     }
 
     /// As a store that came back with foreign values.
     pub fn overwrite(&self, state: &State) {
         let hash: Table = self.lua.globals().get("hash").unwrap();
         let values = state.tats.iter().chain([&state.penalty_until]);
+        hash.clear().unwrap();
         for (field, value) in self.fields.iter().zip(values) {
             hash.set(field.as_str(), value.0.to_string()).unwrap();
         }

@@ -6,7 +6,7 @@ use super::{
     Class, Limit, Match, Policy, PolicyError, Priority, Throttle, Window, hash,
     reader::{Fields, Node},
 };
-use crate::{gcra::Rate, units::Micros, worst};
+use crate::{gcra::Rate, members::Terms, units::Micros, worst};
 
 const DAY: Micros = Micros::from_secs(86_400);
 /// Longest time in which a burst may refill: instants stay below 2^53 µs, to where the numbers of
@@ -25,10 +25,11 @@ pub(super) fn policy(document: &Value) -> Result<Policy, PolicyError> {
     let timeout = decider.required("timeout")?;
     let decider_timeout = timeout.duration(Micros::from_millis(5), Micros::from_secs(5))?;
     let path_jitter = fields.required("path_jitter")?.duration(Micros::ZERO, Micros::SECOND)?;
+    let common = Common { gateways_max, decider_timeout, path_jitter };
     let nodes = fields.required("limits")?.some()?;
     let mut limits: Vec<Limit> = Vec::with_capacity(nodes.len());
     for node in nodes {
-        let limit = limit(&node, path_jitter)?;
+        let limit = limit(&node, &common)?;
         for other in &limits {
             if other.name == limit.name {
                 return Err(node
@@ -46,8 +47,18 @@ pub(super) fn policy(document: &Value) -> Result<Policy, PolicyError> {
     Ok(Policy { hash: hash(document), gateways_max, decider_timeout, path_jitter, limits })
 }
 
-fn limit(node: &Node, path_jitter: Micros) -> Result<Limit, PolicyError> {
-    let known = ["name", "match", "contract", "rates", "priority", "classes", "throttle", "unsafe"];
+/// What all limits share.
+struct Common {
+    gateways_max: u32,
+    decider_timeout: Micros,
+    path_jitter: Micros,
+}
+
+fn limit(node: &Node, common: &Common) -> Result<Limit, PolicyError> {
+    let known = [
+        "name", "match", "contract", "rates", "priority", "classes", "throttle", "fallback",
+        "unsafe",
+    ];
     let fields = node.fields(&known)?;
     let name = fields.required("name")?.text_that(is_name, NAME_RULE)?;
     let matches = matches(&fields.required("match")?)?;
@@ -58,13 +69,17 @@ fn limit(node: &Node, path_jitter: Micros) -> Result<Limit, PolicyError> {
     let classes = list(&class_nodes, class)?;
     let priority = priority(&fields.required("priority")?, &classes)?;
     let throttle = throttle(fields.optional("throttle"))?;
+    let terms = fields.optional("fallback").map(|node| terms(&node, common)).transpose()?;
     let unsafe_reason = fields
         .optional("unsafe")
         .map(|node| node.text_that(|text| !text.trim().is_empty(), "the reason, in words"))
         .transpose()?;
     let limit =
-        Limit { name, matches, contract, rates, priority, classes, throttle, unsafe_reason };
-    targets_are_within_the_contract(&limit, &rate_nodes, path_jitter)?;
+        Limit { name, matches, contract, rates, priority, classes, throttle, terms, unsafe_reason };
+    targets_are_within_the_contract(&limit, &rate_nodes, common.path_jitter)?;
+    if let Some(node) = fields.optional("fallback") {
+        each_gateway_has_a_request_to_spare(&limit, &node, common)?;
+    }
     classes_are_told_apart(&limit, &class_nodes)?;
     caps_are_within_the_target(&limit, &class_nodes)?;
     Ok(limit)
@@ -165,6 +180,41 @@ fn throttle(node: Option<Node>) -> Result<Throttle, PolicyError> {
         throttle.default_pause = node.duration(Micros::SECOND, throttle.max_pause)?;
     }
     Ok(throttle)
+}
+
+fn terms(node: &Node, common: &Common) -> Result<Terms, PolicyError> {
+    /// A gateway renews three times in a lease, and each ask may take the time-out.
+    const TIMEOUTS: u64 = 6;
+    let fields = node.fields(&["lease", "forget_after"])?;
+    let shortest = Micros::from_millis(500).max(common.decider_timeout.times(TIMEOUTS));
+    let lease = match fields.optional("lease") {
+        Some(node) => node.duration(shortest, Micros::from_secs(60))?,
+        None => Micros::SECOND.max(shortest),
+    };
+    let forget_after = match fields.optional("forget_after") {
+        Some(node) => node.duration(lease, DAY)?,
+        None => Micros::from_secs(900).max(lease),
+    };
+    let (gateways, timeout) = (common.gateways_max, common.decider_timeout);
+    Ok(Terms { lease, forget_after, gateways, timeout })
+}
+
+/// A gateway that begins to send on its own share is one request ahead of it: a burst of one each,
+/// which is nobody's share of the target.
+fn each_gateway_has_a_request_to_spare(
+    limit: &Limit,
+    node: &Node,
+    common: &Common,
+) -> Result<(), PolicyError> {
+    let (gateways, jitter) = (common.gateways_max, common.path_jitter);
+    if worst::headroom(&limit.rates, &limit.contract, jitter, gateways).is_some()
+        || limit.unsafe_reason.is_some()
+    {
+        return Ok(());
+    }
+    Err(node.error(format!(
+        "the contract leaves less than one request for each of {gateways} gateways over the worst case of the target; allowed: a lower target or burst, or no fallback"
+    )))
 }
 
 /// For every window of the contract some rate must keep it, and none may aim above it.

@@ -1,0 +1,281 @@
+//! Which gateways may be sending on their own share: the store's side of the leased fallback.
+//!
+//! A gateway that the decider does not answer may go on at its share of the target, but only while
+//! everyone else keeps that share free for it. So its right is a lease: each ask renews it, and who
+//! stops asking is *missing* from the end of the lease until it is forgotten. For that long the
+//! limit's rates are lowered by the shares of the missing.
+//!
+//! Promise: at any moment at most `gateways` shares are given out: what is granted here and what the
+//! missing may send together never exceed the target.
+//!
+//! Time is counted by a clock of its own, which follows the store's but takes no step: an hour
+//! forward would forget everyone at once, an hour back would keep leases alive that their gateways
+//! have given up. `lua/decide.lua` in the decider does the same; change them together.
+
+use std::collections::BTreeMap;
+
+use crate::units::Micros;
+
+/// What the policy says about the leased fallback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// How long a gateway counts as present after an ask.
+    pub lease: Micros,
+    /// How long it counts as missing after that.
+    pub forget_after: Micros,
+    /// The most gateway processes there can be.
+    pub gateways: u32,
+    /// How long a gateway waits for an answer.
+    pub timeout: Micros,
+}
+
+/// One ask, or several of one gateway, with what it says of its sender.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ask {
+    pub caller: Option<Caller>,
+    /// By class, in the policy's order; missing ones count as 0.
+    pub wants: Vec<u64>,
+}
+
+/// A gateway that takes part in the leased fallback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub gateway: String,
+    /// The ask counts for nothing after this instant on the store's clock: its gateway has given
+    /// it up. One further ahead than a gateway can want is from before a step of the clock.
+    pub deadline: Micros,
+    /// It gives its place back instead of renewing it.
+    pub leaves: bool,
+}
+
+/// What became of an ask.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It came after its deadline: nothing was granted, nothing renewed.
+    Late,
+    /// Decided; the gateway holds no lease.
+    #[default]
+    Guest,
+    /// Decided; the gateway holds a lease.
+    Member,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Time as leases are measured in. Zero: this store has never heard of a lease.
+    pub clock: Micros,
+    /// The store's clock at the last decision.
+    pub seen: Micros,
+    /// Until then anyone may be missing: the store may have lost its members.
+    pub unknown_until: Micros,
+    /// End of each gateway's lease.
+    pub leases: BTreeMap<String, Micros>,
+}
+
+/// So many of so many shares are left for those who ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    pub left: u32,
+    pub whole: u32,
+}
+
+impl Terms {
+    /// A deadline further ahead than this was reckoned on another clock.
+    pub fn deadline_max(&self) -> Micros {
+        self.timeout.times(2)
+    }
+}
+
+impl Part {
+    pub const ALL: Self = Self { left: 1, whole: 1 };
+}
+
+impl Members {
+    /// Takes in the asks at `now`: what became of each, and the part of the rates that is left.
+    pub fn settle(&mut self, terms: &Terms, now: Micros, asks: &[Ask]) -> (Vec<Standing>, Part) {
+        self.advance(terms, now);
+        let clock = self.clock;
+        self.leases.retain(|_, until| clock < until.plus(terms.forget_after));
+        let standings = asks.iter().map(|ask| self.renew(terms, now, ask)).collect();
+        let whole = terms.gateways.max(1);
+        let free = whole.saturating_sub(self.present());
+        let missing = u32::try_from(self.leases.len()).unwrap_or(u32::MAX) - self.present();
+        let missing = if clock < self.unknown_until { free } else { missing.min(free) };
+        (standings, Part { left: whole - missing, whole })
+    }
+
+    fn present(&self) -> u32 {
+        let present = self.leases.values().filter(|until| self.clock < **until).count();
+        u32::try_from(present).unwrap_or(u32::MAX)
+    }
+
+    fn advance(&mut self, terms: &Terms, now: Micros) {
+        if self.clock.is_zero() {
+            self.clock = now;
+            self.unknown_until = now.plus(terms.lease).plus(terms.forget_after);
+        } else {
+            // Who has not renewed for a lease is missing, and who is may not be forgotten sooner
+            // than it gives its right up: after a silence, or a step, exactly one lease has passed.
+            let passed = if now < self.seen { terms.lease } else { now.minus(self.seen) };
+            self.clock = self.clock.plus(passed.min(terms.lease));
+        }
+        self.seen = now;
+    }
+
+    fn renew(&mut self, terms: &Terms, now: Micros, ask: &Ask) -> Standing {
+        let Some(caller) = &ask.caller else {
+            return Standing::Guest;
+        };
+        if caller.deadline < now || caller.deadline > now.plus(terms.deadline_max()) {
+            return Standing::Late;
+        }
+        if caller.leaves {
+            self.leases.remove(&caller.gateway);
+            return Standing::Guest;
+        }
+        let held = self.leases.get(&caller.gateway).is_some_and(|until| self.clock < *until);
+        if !held && self.present() >= terms.gateways {
+            return Standing::Guest;
+        }
+        self.leases.insert(caller.gateway.clone(), self.clock.plus(terms.lease));
+        Standing::Member
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Micros = Micros(1_700_000_000_000_000);
+    const TERMS: Terms = Terms {
+        lease: Micros::SECOND,
+        forget_after: Micros::from_secs(10),
+        gateways: 3,
+        timeout: Micros::from_millis(50),
+    };
+
+    /// What a gateway does at so many ms after T0: renews, or leaves.
+    enum Does {
+        Renews(&'static str),
+        Leaves(&'static str),
+    }
+    use Does::{Leaves, Renews};
+
+    fn ask(does: &Does, deadline: Micros) -> Ask {
+        let (gateway, leaves) = match does {
+            Renews(name) => (*name, false),
+            Leaves(name) => (*name, true),
+        };
+        let caller = Some(Caller { gateway: gateway.to_owned(), deadline, leaves });
+        Ask { caller, wants: Vec::new() }
+    }
+
+    /// A store that knows since long that nobody is missing.
+    fn known() -> Members {
+        Members { clock: T0, seen: T0, ..Members::default() }
+    }
+
+    /// Shares left after each step.
+    fn check(mut members: Members, steps: &[(i64, Does)]) -> Vec<u32> {
+        let at = |ms: i64| Micros(T0.0.saturating_add_signed(ms * 1_000));
+        let shares = steps.iter().map(|(ms, does)| {
+            let now = at(*ms);
+            members.settle(&TERMS, now, &[ask(does, now)]).1.left
+        });
+        shares.collect()
+    }
+
+    #[test]
+    fn who_stops_asking_keeps_its_share_free_until_it_is_forgotten() {
+        let steps = [
+            (0, Renews("a")),
+            (0, Renews("b")),
+            (900, Renews("a")),
+            (1_000, Renews("a")),
+            (2_000, Renews("a")),
+            (3_000, Renews("a")),
+            (4_000, Renews("a")),
+            (5_000, Renews("a")),
+            (6_000, Renews("a")),
+            (7_000, Renews("a")),
+            (8_000, Renews("a")),
+            (9_000, Renews("a")),
+            (10_000, Renews("a")),
+            (10_999, Renews("a")),
+            (11_000, Renews("a")),
+        ];
+        let mut expected = vec![3, 3, 3];
+        expected.extend([2; 11]);
+        expected.push(3);
+        assert_eq!(check(known(), &steps), expected);
+    }
+
+    #[test]
+    fn who_leaves_or_returns_is_not_missing() {
+        let steps = [
+            (0, Renews("b")),
+            (0, Leaves("b")),
+            (1_500, Renews("a")),
+            (1_600, Renews("b")),
+            (2_600, Renews("a")),
+            (2_700, Renews("b")),
+        ];
+        assert_eq!(check(known(), &steps), [3, 3, 3, 3, 2, 3]);
+    }
+
+    #[test]
+    fn a_store_without_memory_takes_everyone_for_missing() {
+        let mut steps = vec![(0, Renews("a")), (1, Renews("b")), (2, Renews("c"))];
+        steps.extend((1..=11).map(|s| (s * 1_000, Renews("a"))));
+        let left = check(Members::default(), &steps);
+        assert_eq!(left[..3], [1, 2, 3]);
+        assert_eq!(left[3..], [3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], "b and c become missing");
+    }
+
+    #[test]
+    fn no_more_shares_are_given_out_than_there_are() {
+        let mut members = known();
+        let names = ["a", "b", "c", "d"];
+        let asks: Vec<Ask> = names.iter().map(|name| ask(&Renews(name), T0)).collect();
+        let (standings, part) = members.settle(&TERMS, T0, &asks);
+        assert_eq!(standings[..3], [Standing::Member; 3]);
+        assert_eq!(standings[3], Standing::Guest);
+        assert_eq!(part.left, 3);
+        let later = T0.plus(Micros::SECOND);
+        let (standings, part) = members.settle(&TERMS, later, &[ask(&Renews("d"), later)]);
+        assert_eq!(
+            (standings[0], part.left),
+            (Standing::Member, 1),
+            "three are missing, two count"
+        );
+    }
+
+    #[test]
+    fn an_ask_past_its_deadline_changes_nothing() {
+        for (deadline, standing) in [
+            (T0, Standing::Member),
+            (Micros(T0.0 - 1), Standing::Late),
+            (T0.plus(Micros::from_millis(100)), Standing::Member),
+            (T0.plus(Micros::from_millis(101)), Standing::Late),
+        ] {
+            for does in [Renews("a"), Leaves("a")] {
+                let mut members = known();
+                members.leases.insert("a".to_owned(), T0.plus(Micros(1)));
+                let (standings, _) = members.settle(&TERMS, T0, &[ask(&does, deadline)]);
+                let late = standings == [Standing::Late];
+                assert_eq!(late, standing == Standing::Late);
+                assert_eq!(members.leases.get("a") == Some(&T0.plus(Micros(1))), late);
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_of_the_clock_forgets_nobody_and_keeps_nobody_present() {
+        let hour = 3_600_000;
+        for step in [hour, -hour] {
+            let steps =
+                [(0, Renews("a")), (0, Renews("b")), (step, Renews("a")), (step + 9, Renews("a"))];
+            assert_eq!(check(known(), &steps), [3, 3, 2, 2], "{step}");
+        }
+    }
+}
