@@ -24,3 +24,4 @@ mod penalty;
 mod refusal;
 mod retries;
 mod visible;
+mod vm_failure;

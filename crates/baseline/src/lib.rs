@@ -2,7 +2,9 @@
 //!
 //! The plugin configuration chooses: `noop` looks at nothing; `call <limit> <class>` makes one plain
 //! call to the cluster `weir` for each request, as a filter without lanes would, and lets the
-//! request go whatever the answer. For benchmarks only: it decides nothing.
+//! request go whatever the answer. `obey` does what a request's header `x-baseline` says: `trap` kills
+//! the virtual machine, as the real filter never may, and `pause` holds the request for ever. For
+//! benchmarks and for the test of such a death only: it decides nothing.
 
 use std::time::Duration;
 
@@ -15,12 +17,19 @@ use proxy_wasm::{
 const TIMEOUT: Duration = Duration::from_millis(50);
 
 proxy_wasm::main! {{
-    proxy_wasm::set_root_context(|_| Box::new(Root { body: None }));
+    proxy_wasm::set_root_context(|_| Box::new(Root { mode: Mode::Noop }));
 }}
 
+#[derive(Clone)]
+enum Mode {
+    Noop,
+    /// With the body of each call.
+    Call(Vec<u8>),
+    Obey,
+}
+
 struct Root {
-    /// Body of each call; none for `noop`.
-    body: Option<Vec<u8>>,
+    mode: Mode,
 }
 
 impl Context for Root {}
@@ -33,12 +42,16 @@ impl RootContext for Root {
         let mut words = text.split_whitespace();
         match (words.next(), words.next(), words.next()) {
             (Some("noop"), None, None) => true,
+            (Some("obey"), None, None) => {
+                self.mode = Mode::Obey;
+                true
+            }
             (Some("call"), Some(limit), Some(class)) => {
                 let wants = format!(r#"[{{"class":"{class}","n":1}}]"#);
                 let body = format!(
                     r#"{{"limit":"{limit}","policy":"","gateway":"baseline","wants":{wants}}}"#
                 );
-                self.body = Some(body.into_bytes());
+                self.mode = Mode::Call(body.into_bytes());
                 true
             }
             _ => false,
@@ -46,7 +59,7 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, _: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Stream { body: self.body.clone() }))
+        Some(Box::new(Stream { mode: self.mode.clone() }))
     }
 
     fn get_type(&self) -> Option<ContextType> {
@@ -55,12 +68,25 @@ impl RootContext for Root {
 }
 
 struct Stream {
-    body: Option<Vec<u8>>,
+    mode: Mode,
 }
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
-        let Some(body) = &self.body else { return Action::Continue };
+        match &self.mode {
+            Mode::Noop => Action::Continue,
+            Mode::Call(body) => self.call(body),
+            Mode::Obey => match self.get_http_request_header_bytes("x-baseline").as_deref() {
+                Some(b"trap") => panic!("told to"),
+                Some(b"pause") => Action::Pause,
+                _ => Action::Continue,
+            },
+        }
+    }
+}
+
+impl Stream {
+    fn call(&self, body: &[u8]) -> Action {
         let headers = vec![
             (":method", "POST"),
             (":path", "/v1/decide"),
