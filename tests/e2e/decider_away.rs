@@ -3,54 +3,35 @@
 
 use std::time::{Duration, Instant};
 
-use lab::{Arrivals, Run, Stream, Summary};
+use lab::{Arrivals, Run, Stream};
 
 use crate::harness::{
     Stack,
     decider::{BadDecider, Mode},
     ms,
-    noise::{Noise, check, on_a_calm_machine, send_beside_control, template_with_noop},
+    noise::{
+        Checked, Noise, answered, check, on_a_calm_machine, send_beside_control, template_with_noop,
+    },
 };
 
-/// The policy's time-out, and what an answer may take beyond it.
-const ANSWERED_WITHIN: Duration = ms(50 + 50);
-const RECOVERED_WITHIN: Duration = ms(2_000);
+pub const RECOVERED_WITHIN: Duration = ms(2_000);
 /// Of each of the two gateways of the sample policy: one per 510,001 µs.
 const OWN_SHARE_PER_S: f64 = 1.96;
 
-type Checked = Result<(), String>;
-
 /// 200/s, which is more than the target. At rates that differ, every gateway gets both classes.
-async fn load(stack: &Stack, lasting: Duration) -> (Run, Noise) {
+pub async fn load(stack: &Stack, lasting: Duration) -> (Run, Noise) {
     let even = |per_s| Arrivals::Even { per_s, lasting };
     let streams =
         [("otp", 80.0), ("marketing", 120.0)].map(|(class, per_s)| Stream::new(class, even(per_s)));
     send_beside_control(stack, &streams).await
 }
 
-/// Every request had its answer in time, and it was yes or an honest no.
-fn answered(run: &Run, noise: &Noise) -> Checked {
-    let summary = Summary::of(run.sent.iter());
-    check(summary.failed() + summary.not_sent == 0, || {
-        let (timed_out, broken) = (summary.timed_out, summary.broken);
-        format!("{timed_out} timed out, {broken} broken, {:?}", summary.other_statuses)
-    })?;
-    let own = |sent: &lab::Sent| sent.took.saturating_sub(noise.beside(sent));
-    let longest = run.sent.iter().map(own).max().unwrap_or_default();
-    println!(
-        "{} answers: longest {longest:?} beyond the control, which took {:?}",
-        run.sent.len(),
-        noise.longest()
-    );
-    check(longest <= ANSWERED_WITHIN, || format!("an answer took {longest:?}"))
-}
-
 /// Where the provider's clock stands.
-async fn clock(stack: &Stack) -> Duration {
+pub async fn clock(stack: &Stack) -> Duration {
     Duration::from_secs_f64(stack.sim.report().await.elapsed_s)
 }
 
-fn between(arrivals: &[Duration], from: Duration, to: Duration) -> usize {
+pub fn between(arrivals: &[Duration], from: Duration, to: Duration) -> usize {
     arrivals.iter().filter(|at| (from..to).contains(*at)).count()
 }
 
@@ -97,7 +78,7 @@ fn goes_on_alone(stack: &Stack, arrived: usize, during: Duration) -> Checked {
     check(arrived as f64 >= share * 0.6 - 1.0, || format!("{arrived} of {share:.1} went on"))
 }
 
-fn up(args: &[&str]) -> Stack {
+pub fn up(args: &[&str]) -> Stack {
     let template = template_with_noop().write();
     Stack::up(&[args, &["--gateways", "2", "--envoy", &template]].concat())
 }

@@ -187,7 +187,7 @@ fn answer(status: &str, marker: &str, body: &str) -> String {
 }
 
 /// Closes with RST instead of FIN.
-fn reset(caller: TcpStream) {
+pub fn reset(caller: TcpStream) {
     let caller = caller.into_std().expect("a socket");
     let now = libc::linger { l_onoff: 1, l_linger: 0 };
     let size = libc::socklen_t::try_from(size_of_val(&now)).expect("a small size");

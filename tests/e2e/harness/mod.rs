@@ -4,6 +4,7 @@ pub mod call;
 pub mod certs;
 pub mod decider;
 pub mod files;
+pub mod network;
 pub mod noise;
 pub mod python;
 pub mod sim;

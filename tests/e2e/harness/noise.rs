@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use lab::{Arrivals, Run, Sent, Stream, Target};
+use lab::{Arrivals, Run, Sent, Stream, Summary, Target};
 use serde_json::json;
 
 use super::files::Template;
@@ -17,6 +17,10 @@ const PER_S: f64 = 100.0;
 /// The jitter that the sample policy allows for: beyond, no time and no window can be judged.
 const BUSY: Duration = ms(20);
 const ATTEMPTS: usize = 4;
+/// The sample policy's time-out, and what an answer may take beyond it.
+const ANSWERED_WITHIN: Duration = ms(50 + 50);
+
+pub type Checked = Result<(), String>;
 
 pub struct Noise {
     /// Of each control request: when it was due, and how long after that its answer was there.
@@ -81,6 +85,23 @@ pub async fn on_a_calm_machine(attempt: impl AsyncFn() -> (Noise, Result<(), Str
         assert!(!calm && number < ATTEMPTS, "{wrong}\n(the machine: {:?})", noise.longest());
         println!("repeated, for the machine took {:?}: {wrong}", noise.longest());
     }
+}
+
+/// Every request had its answer in time, and it was yes or an honest no.
+pub fn answered(run: &Run, noise: &Noise) -> Checked {
+    let summary = Summary::of(run.sent.iter());
+    check(summary.failed() + summary.not_sent == 0, || {
+        let (timed_out, broken) = (summary.timed_out, summary.broken);
+        format!("{timed_out} timed out, {broken} broken, {:?}", summary.other_statuses)
+    })?;
+    let own = |sent: &Sent| sent.took.saturating_sub(noise.beside(sent));
+    let longest = run.sent.iter().map(own).max().unwrap_or_default();
+    println!(
+        "{} answers: longest {longest:?} beyond the control, which took {:?}",
+        run.sent.len(),
+        noise.longest()
+    );
+    check(longest <= ANSWERED_WITHIN, || format!("an answer took {longest:?}"))
 }
 
 /// `Err` with what is wrong unless it is right.
