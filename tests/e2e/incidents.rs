@@ -1,14 +1,16 @@
 //! What happened in the field, again: a load, a fault, and the right behaviour. `docs/lab.md` lists
 //! all of them and where each is shown.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use lab::{Arrivals, Stream, Summary};
+use lab::{Arrivals, Sent, Stream, Summary, http::Client};
 use serde_json::json;
+use tokio::task::JoinSet;
 
+use crate::decider_away::clock;
 use crate::harness::{
-    Stack, ms,
-    noise::{check, on_a_calm_machine, send_beside_control, template_with_noop},
+    Stack, call, ms,
+    noise::{answered, check, on_a_calm_machine, send_beside_control, template_with_noop},
     sim::Arrival,
 };
 
@@ -115,4 +117,95 @@ async fn refused_calls_that_count_keep_nobody_out_for_ever() {
     let log = stack.sim.log().await;
     let late = |one: &&Arrival| one.at() > ms(4_000) && one.status == 200;
     assert!(log.iter().filter(late).count() >= 50, "nothing was accepted after the stops");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_redis_is_away_for_30_s_nobody_waits_a_time_out_and_otp_trickles() {
+    on_a_calm_machine(async || {
+        let stack = two_gateways_one_redis();
+        let (before, away) = (ms(1_000), ms(30_000));
+        let fault = async {
+            tokio::time::sleep(before).await;
+            stack.signal("redis", libc::SIGKILL);
+            let left_at = clock(&stack).await;
+            tokio::time::sleep(away).await;
+            (left_at, clock(&stack).await, stack.start_again("redis"))
+        };
+        let load = both_classes(before + away + ms(2_000));
+        let ((run, noise), (left_at, back_at, _redis)) =
+            tokio::join!(send_beside_control(&stack, &load), fault);
+        stack.assert_filter_is_well().await;
+        // Nearly a time-out: the failure that opens the breaker, and probes.
+        let waited = |sent: &&Sent| sent.took.saturating_sub(noise.beside(sent)) > ms(30);
+        let waited = run.sent.iter().filter(waited).count();
+        let (report, log) = (stack.sim.report().await, stack.sim.log().await);
+        let during = |one: &&Arrival| (left_at + ms(1_000)..back_at).contains(&one.at());
+        let arrived = log.iter().filter(during).count();
+        let late = |one: &&Arrival| one.class == "otp" && one.at() > back_at - ms(10_000);
+        let otp = log.iter().filter(during).filter(late).count();
+        println!(
+            "{waited} of {} waited, {arrived} arrived in 29 s, {otp} OTP in the last 10 s",
+            run.sent.len()
+        );
+        let checked = answered(&run, &noise)
+            .and_then(|()| report.within_contract())
+            .and_then(|()| check(waited * 100 < run.sent.len(), || format!("{waited} waited")))
+            .and_then(|()| check(arrived <= 90 * 29, || format!("{arrived} in 29 s")))
+            .and_then(|()| check(otp >= 5, || format!("{otp} OTP in the last 10 s")));
+        (noise, checked)
+    })
+    .await;
+}
+
+/// One process of a campaign: it sends, waits as long as it is told, and sends again.
+async fn pod(gateway: String, until: Instant) {
+    let client = Client::default();
+    while Instant::now() < until {
+        let answer = call(&client, &gateway, &[("x-priority", "marketing")]).await;
+        assert!(answer.passed() || answer.status == 429, "{}", answer.status);
+        if let Some(told) = answer.retry_after() {
+            tokio::time::sleep(told).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn senders_scale_from_2_to_16_to_23_and_surge_and_the_total_does_not_change() {
+    // The last are surge pods of a roll-out.
+    const SENDERS: [usize; 4] = [2, 16, 23, 29];
+    const STEP: Duration = ms(2_500);
+    on_a_calm_machine(async || {
+        let stack = two_gateways_one_redis();
+        let all = STEP * SENDERS.len() as u32;
+        let start = clock(&stack).await;
+        let until = Instant::now() + all;
+        let campaign = async {
+            let mut pods = JoinSet::new();
+            for senders in SENDERS {
+                for number in pods.len()..senders {
+                    pods.spawn(pod(stack.gateway(number % 2).to_owned(), until));
+                }
+                tokio::time::sleep(STEP).await;
+            }
+            pods.join_all().await;
+        };
+        let otp = [Stream::new("otp", Arrivals::Even { per_s: 10.0, lasting: all })];
+        let ((_, noise), ()) = tokio::join!(send_beside_control(&stack, &otp), campaign);
+        let arrivals = stack.sim.arrivals().await;
+        // The first half second of a step is not judged: new pods connect.
+        let in_2_s = |step: u32| {
+            let from = start + STEP * step + ms(500);
+            arrivals.iter().filter(|at| (from..from + ms(2_000)).contains(*at)).count()
+        };
+        let totals = [0, 1, 2, 3].map(in_2_s);
+        println!("{SENDERS:?} senders: {totals:?} in 2 s each");
+        let report = stack.sim.report().await;
+        // 70/s of marketing and 10/s of OTP.
+        let as_ever = |total: &usize| (144..=168).contains(total);
+        let checked = report
+            .within_contract()
+            .and_then(|()| check(totals.iter().all(as_ever), || format!("{totals:?}")));
+        (noise, checked)
+    })
+    .await;
 }

@@ -24,5 +24,6 @@ mod otp_first;
 mod penalty;
 mod refusal;
 mod retries;
+mod store_crash;
 mod visible;
 mod vm_failure;

@@ -37,6 +37,7 @@ pub struct Report {
 #[derive(Debug, Deserialize)]
 pub struct Arrival {
     at_us: u64,
+    pub class: String,
     /// What the provider answered; 0 as long as it has not.
     pub status: u16,
 }

@@ -25,6 +25,8 @@ pub struct Ready {
     pub admin: Vec<String>,
     pub deciders: Vec<String>,
     pub provider: String,
+    /// As a URL.
+    pub redis: Option<String>,
     pids: BTreeMap<String, i32>,
     commands: BTreeMap<String, Vec<String>>,
     logs: PathBuf,
@@ -165,8 +167,12 @@ impl Stack {
         Duration::from_micros(state["penalty_us"].as_u64().expect("penalty_us"))
     }
 
+    pub fn pid(&self, name: &str) -> i32 {
+        *self.ready.pids.get(name).unwrap_or_else(|| panic!("no process {name}"))
+    }
+
     pub fn signal(&self, name: &str, signal: libc::c_int) {
-        let pid = *self.ready.pids.get(name).unwrap_or_else(|| panic!("no process {name}"));
+        let pid = self.pid(name);
         // SAFETY: kill only takes numbers. The process belongs to this stack, which waits for it.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal} to {name}");
     }
@@ -219,7 +225,7 @@ impl Process {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    fn signal(&self, signal: libc::c_int) {
+    pub fn signal(&self, signal: libc::c_int) {
         let pid = libc::pid_t::try_from(self.child.id()).expect("a process id");
         // SAFETY: kill only takes numbers; the child has not been waited for.
         unsafe { libc::kill(pid, signal) };
