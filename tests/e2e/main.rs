@@ -19,6 +19,7 @@ mod flood;
 mod hostile;
 mod identity;
 mod incidents;
+mod load;
 mod network;
 mod otp_first;
 mod penalty;
