@@ -22,6 +22,7 @@ mod incidents;
 mod load;
 mod network;
 mod otp_first;
+mod partition;
 mod penalty;
 mod refusal;
 mod retries;

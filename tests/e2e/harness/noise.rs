@@ -43,12 +43,25 @@ pub fn template_with_noop() -> Template {
 
 /// Sends the streams, and requests of the control beside them.
 pub async fn send_beside_control(stack: &Stack, streams: &[Stream]) -> (Run, Noise) {
+    send_to(&stack.ready.gateways, streams).await
+}
+
+/// The same, all of it to one gateway.
+pub async fn send_beside_control_to(
+    stack: &Stack,
+    gateway: usize,
+    streams: &[Stream],
+) -> (Run, Noise) {
+    send_to(&stack.ready.gateways[gateway..=gateway], streams).await
+}
+
+async fn send_to(gateways: &[String], streams: &[Stream]) -> (Run, Noise) {
     let lasting = streams.iter().map(|stream| match stream.arrivals {
         Arrivals::Even { lasting, .. } | Arrivals::Poisson { lasting, .. } => lasting,
         Arrivals::AtOnce { .. } => ms(1_000),
     });
     let lasting = lasting.max().unwrap_or_default();
-    let target = Target::new(&stack.ready.gateways);
+    let target = Target::new(gateways);
     let noop = Target { host: HOST.to_owned(), ..target.clone() };
     let control = [Stream::new("control", Arrivals::Even { per_s: PER_S, lasting })];
     let (run, control) = tokio::join!(lab::send(&target, streams), lab::send(&noop, &control));
