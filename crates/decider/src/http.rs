@@ -14,7 +14,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use axum::{
     Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, FromRequest, Path, Request, State, rejection::BytesRejection},
+    extract::{
+        DefaultBodyLimit, FromRequest, Path, Request, State,
+        rejection::{BytesRejection, PathRejection},
+    },
     http::{HeaderName, HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -30,7 +33,7 @@ use tracing::warn;
 
 use crate::{
     batch::{AskError, Batcher},
-    metrics::Metrics,
+    metrics::{ConnectionMetrics, Metrics},
     sparse::Sparse,
     store::{Account, Store, StoreError, accounts, within},
 };
@@ -117,6 +120,11 @@ impl App {
         }
     }
 
+    /// For who accepts the connections.
+    pub fn connections(&self) -> ConnectionMetrics {
+        self.metrics.connections.clone()
+    }
+
     fn note_policy(&self, limit: usize, hash: &str, gateway: &str) {
         if hash == self.policy.hash {
             return;
@@ -147,6 +155,8 @@ pub fn router(app: Arc<App>) -> Router {
 
 const NO_PATH: &str = "no such path; allowed: /v1/decide, /v1/throttled, /v1/limits/{name}, \
                        /healthz, /readyz, /metrics";
+
+const NO_NAME: &str = "limit: the path has no UTF-8 in it; allowed: a name of the policy";
 
 async fn only_post() -> HttpError {
     HttpError::Method("POST")
@@ -212,8 +222,9 @@ async fn throttled(State(app): State<Arc<App>>, request: Request) -> Result<Resp
 
 async fn look(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Response, HttpError> {
+    let Path(name) = name.map_err(|_| HttpError::NotFound(NO_NAME.to_owned()))?;
     let limit = ask::limit(&app, &name).map_err(HttpError::NotFound)?;
     let Engine::Store { store, .. } = &app.engine else {
         return Err(HttpError::NotFound("there is no store".to_owned()));

@@ -30,6 +30,17 @@ pub struct Metrics {
     pub limits: Vec<LimitMetrics>,
     /// Requests with a body that cannot be understood.
     pub bad_requests: Counter,
+    pub connections: ConnectionMetrics,
+}
+
+/// A clone counts on the same ones.
+#[derive(Clone, Default)]
+pub struct ConnectionMetrics {
+    pub open: Gauge,
+    /// Closed at once, because all were taken.
+    pub refused: Counter,
+    /// Closed because nothing came of them.
+    pub cut: Counter,
 }
 
 /// The counters of one limit; a clone counts on the same ones.
@@ -84,13 +95,15 @@ impl Metrics {
             "Requests that could not be understood",
             bad_requests.clone(),
         );
+        let connections = ConnectionMetrics::default();
+        connections.register(&mut registry);
         let running = Info::new(vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("policy", policy_hash.to_owned()),
         ]);
         registry.register("running", "Program version and policy hash", running);
         let limits = accounts.iter().map(|account| families.of(account, &store_seconds)).collect();
-        Self { registry, limits, bad_requests }
+        Self { registry, limits, bad_requests, connections }
     }
 
     /// All of it, as text.
@@ -99,6 +112,23 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+}
+
+impl ConnectionMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("connections", "Connections that are open", self.open.clone());
+        let (refused, cut) = (self.refused.clone(), self.cut.clone());
+        registry.register(
+            "connections_refused",
+            "Connections closed because all were taken",
+            refused,
+        );
+        registry.register(
+            "connections_cut",
+            "Connections closed because nothing came of them",
+            cut,
+        );
     }
 }
 

@@ -6,7 +6,6 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
-use axum::serve::ListenerExt;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -16,6 +15,7 @@ use tracing::{info, warn};
 
 use crate::{
     document,
+    doors::Doors,
     http::{App, router},
     settings::{LogFormat, Options, Settings, StoreChoice},
     store::{Account, Store, accounts, memory::Memory, redis::Redis},
@@ -58,10 +58,7 @@ async fn serve(
     );
     let store = open(settings.store, accounts(&policy))?;
     let app = Arc::new(App::new(policy, store, deadline));
-    // Replies are small: waiting for more to fill a segment would only delay them.
-    let listener = listener.tap_io(|connection| {
-        let _ = connection.set_nodelay(true);
-    });
+    let listener = Doors::new(listener, settings.connections, app.connections());
     let (stopping, stopped) = oneshot::channel();
     let stop = async move {
         told_to_end.await;

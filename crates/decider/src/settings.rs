@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use crate::{
     document::yaml,
+    doors::{CONNECTIONS, CONNECTIONS_MAX},
     store::redis::target::{FORMS, Target, TargetError},
 };
 
@@ -30,7 +31,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(300);
 #[derive(Debug, Default, Args)]
 pub struct Options {
     /// YAML file with any of: policy, listen, store, store_ca, store_cert, store_key,
-    /// store_deadline, drain, log_format
+    /// store_deadline, connections, drain, log_format
     #[arg(long, env = "WEIR_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The policy file (YAML or JSON)
@@ -57,6 +58,9 @@ pub struct Options {
     /// Longest wait for the store, like 40ms [default: 80 % of the policy's decider.timeout]
     #[arg(long, env = "WEIR_STORE_DEADLINE", value_name = "DURATION")]
     pub store_deadline: Option<String>,
+    /// Connections at the same time; further ones are closed at once [default: 1000]
+    #[arg(long, env = "WEIR_CONNECTIONS", value_name = "NUMBER")]
+    pub connections: Option<u32>,
     /// At the end, how long to wait for requests that are in flight [default: 2s]
     #[arg(long, env = "WEIR_DRAIN", value_name = "DURATION")]
     pub drain: Option<String>,
@@ -83,6 +87,7 @@ struct File {
     store_cert: Option<PathBuf>,
     store_key: Option<PathBuf>,
     store_deadline: Option<String>,
+    connections: Option<u32>,
     drain: Option<String>,
     log_format: Option<LogFormat>,
 }
@@ -93,6 +98,7 @@ pub struct Settings {
     pub policy: PathBuf,
     pub listen: SocketAddr,
     pub store: StoreChoice,
+    pub connections: u32,
     pub drain: Duration,
     pub log_format: LogFormat,
     store_deadline: Option<Duration>,
@@ -145,6 +151,7 @@ impl Settings {
                 allowed: "an IP address and a port, like 127.0.0.1:8080 or [::]:8080".to_owned(),
             })?,
             store: store_choice(store.as_deref().unwrap_or("memory"), certificates)?,
+            connections: connections(options.connections.or(file.connections))?,
             drain: drain
                 .map_or(Ok(DRAIN), |text| duration("drain", &text, Duration::ZERO, DRAIN_MAX))?,
             log_format: options.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
@@ -203,6 +210,18 @@ fn duration(
                 humantime::format_duration(high)
             ),
         })
+}
+
+fn connections(number: Option<u32>) -> Result<u32, SettingsError> {
+    let number = number.unwrap_or(CONNECTIONS);
+    if (1..=CONNECTIONS_MAX).contains(&number) {
+        return Ok(number);
+    }
+    Err(SettingsError::Bad {
+        field: "connections",
+        value: number.to_string(),
+        allowed: format!("1 to {CONNECTIONS_MAX}"),
+    })
 }
 
 fn store_choice(
@@ -332,6 +351,10 @@ mod tests {
         check_refused(
             Options { drain: Some("1d".to_owned()), ..options("memory") },
             "drain: `1d` is not allowed; allowed: a duration up to 5m, like 40ms or 2s",
+        );
+        check_refused(
+            Options { connections: Some(0), ..options("memory") },
+            "connections: `0` is not allowed; allowed: 1 to 100000",
         );
         assert!(matches!(Settings::resolve(Options::default()), Err(SettingsError::NoPolicy)));
     }

@@ -260,6 +260,7 @@ async fn other_paths_methods_and_sizes_are_refused_in_json() {
         (Method::GET, "/v1/decide", "", 405, "method not allowed on this path; allowed: POST"),
         (Method::POST, "/readyz", "", 405, "method not allowed on this path; allowed: GET"),
         (Method::GET, "/v2", "", 404, NO_PATH),
+        (Method::GET, "/v1/limits/%ff", "", 404, NO_NAME),
         (Method::GET, "/v1/limits/x", "", 404, "limit: `x` is not in the policy; allowed: sms"),
         (
             Method::POST,

@@ -6,6 +6,7 @@
 mod cases;
 mod cluster;
 mod faults;
+mod hostile;
 mod load;
 mod policies;
 mod program;

@@ -121,20 +121,20 @@ impl Drop for Weir {
     }
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
+pub fn connect(address: SocketAddr) -> TcpStream {
     let connection = TcpStream::connect(address).unwrap();
     connection.set_read_timeout(Some(PATIENCE)).unwrap();
     connection
 }
 
-fn head(method: &str, path: &str, length: usize) -> String {
+pub fn head(method: &str, path: &str, length: usize) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: weir\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
     )
 }
 
 /// The whole reply, status line first.
-fn rest(mut connection: TcpStream) -> String {
+pub fn rest(mut connection: TcpStream) -> String {
     let mut reply = String::new();
     connection.read_to_string(&mut reply).unwrap();
     reply
@@ -266,6 +266,38 @@ fn it_starts_without_its_redis_and_finds_it_later() {
     let log = weir.log();
     assert!(log.contains("store=redis://***@127.0.0.1:"), "{log}");
     assert!(!log.contains("no-secret"), "{log}");
+}
+
+#[test]
+fn who_comes_when_all_connections_are_taken_is_told_at_once() {
+    let (_weir, address) = Weir::serving(&["--connections", "2"]);
+    let mut first = connect(address);
+    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: weir\r\n\r\n").unwrap();
+    let mut start = [0; 12];
+    first.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200");
+    let second = connect(address);
+    // It is closed, and does not wait for a place: an end, or a reset.
+    let turned_away = || {
+        let mut third = connect(address);
+        matches!(third.read(&mut [0]), Ok(0)) || third.write_all(b"x").is_err()
+    };
+    assert!((0..50).all(|_| turned_away()), "a third connection was served");
+    drop(second);
+    let deadline = Instant::now() + PATIENCE;
+    let metrics = loop {
+        let mut reply = String::new();
+        let mut connection = connect(address);
+        let _ = connection.write_all(head("GET", "/metrics", 0).as_bytes());
+        if connection.read_to_string(&mut reply).is_ok() && reply.starts_with("HTTP/1.1 200") {
+            break reply;
+        }
+        assert!(Instant::now() < deadline, "no place after one became free");
+    };
+    assert!(metrics.contains("\nweir_connections 2\n"), "{metrics}");
+    let refused =
+        metrics.lines().find_map(|line| line.strip_prefix("weir_connections_refused_total "));
+    assert!(refused.unwrap().parse::<u64>().unwrap() >= 50, "{metrics}");
 }
 
 /// RFC 9113, 3.4: the client's preface and SETTINGS are answered by SETTINGS.
