@@ -224,3 +224,31 @@ async fn a_stop_without_a_readable_time_lasts_the_policys_default() {
     assert!(arrivals[1] - arrivals[0] >= ms(1_000), "{arrivals:?}");
     assert_eq!(stack.counted("retry_after_invalid").await, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_outlives_the_stores_memory() {
+    let stack = two_gateways();
+    stack.sim.force(1, 429, &[("retry-after", "6")]).await;
+    let stopped = Instant::now();
+    assert_eq!(stack.send("otp").await.status, 429);
+    eventually(ROUND_TRIP, "the stop is known to the other decider", async || {
+        (stack.penalty(1).await > Duration::ZERO).then_some(())
+    })
+    .await;
+    // The other gateway learns of it by asking.
+    assert_eq!(call(&stack.client, stack.gateway(1), &OTP).await.status, 429);
+
+    stack.signal("redis", libc::SIGKILL);
+    tokio::time::sleep(ms(200)).await;
+    let _redis = stack.start_again("redis");
+    while stopped.elapsed() < ms(5_800) {
+        for gateway in &stack.ready.gateways {
+            call(&stack.client, gateway, &OTP).await;
+        }
+        tokio::time::sleep(ms(50)).await;
+    }
+    assert_eq!(stack.sim.report().await.total.arrivals, 1, "the provider was left alone");
+    assert!(stack.penalty(0).await > Duration::ZERO, "the new store has been told");
+    everyone_passes_within(&stack, ms(1_500)).await;
+    stack.assert_filter_is_well().await;
+}
