@@ -152,6 +152,14 @@ mod tests {
     }
 
     #[test]
+    fn calls_name_weir_as_their_authority_unless_told_otherwise() {
+        let mut value = configuration();
+        assert_eq!(parse(&value).unwrap().decider.authority, "weir");
+        value["decider"]["authority"] = json!("decider.example");
+        assert_eq!(parse(&value).unwrap().decider.authority, "decider.example");
+    }
+
+    #[test]
     fn a_refused_policy_is_refused_in_the_words_of_the_policy() {
         let mut value = configuration();
         value["policy"]["limits"][0]["rates"][0]["burst"] = json!(0);

@@ -180,6 +180,22 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_left_takes_nobody_along_into_a_call_or_out_of_it() {
+        // Of those that the call asks for.
+        let mut one = lane(&[(1, 10), (1, 11)]);
+        one.asked(CALL);
+        join(&mut one, 1, 12);
+        one.leave(1, 10);
+        assert_eq!(streams(&one.settle(&[0, 0]).refused), [11]);
+        // Of those that came since.
+        let mut other = lane(&[(1, 10), (1, 11)]);
+        other.asked(CALL);
+        join(&mut other, 1, 12);
+        other.leave(1, 12);
+        assert_eq!(streams(&other.settle(&[0, 0]).refused), [10, 11]);
+    }
+
+    #[test]
     fn clearing_leaves_nobody_and_serves_the_highest_first() {
         let mut lane = lane(&[(1, 10), (0, 20)]);
         lane.asked(CALL);

@@ -198,6 +198,23 @@ mod tests {
     }
 
     #[test]
+    fn a_path_or_a_method_alone_is_looked_at_too() {
+        let mut policy = policy();
+        policy.limits.truncate(1);
+        let mut only = |paths: &[&str], methods: &[&str], headers: &[(&'static str, &[u8])]| {
+            let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+            policy.limits[0].matches.path_prefixes = texts(paths);
+            policy.limits[0].matches.methods = texts(methods);
+            find(&policy, &request(headers)).is_some()
+        };
+        assert!(only(&["/v1/messages"], &[], &[(":method", b"GET")]));
+        assert!(!only(&["/v1/messages"], &[], &[(":path", b"/v2")]));
+        assert!(only(&[], &["POST"], &[(":path", b"/v2")]));
+        assert!(!only(&[], &["POST"], &[(":method", b"GET")]));
+        assert!(only(&[], &[], &[(":path", b"/v2"), (":method", b"GET")]));
+    }
+
+    #[test]
     fn an_unmatched_host_costs_one_look() {
         let fake = request(&[(":authority", b"other.example.com")]);
         assert_eq!(find(&policy(), &fake), None);
@@ -227,5 +244,16 @@ mod tests {
         assert_eq!(found(Some(LOGIN)), Some((0, false)));
         assert_eq!(found(Some("spiffe://cluster.local/ns/shop/sa/cart")), Some((1, true)));
         assert_eq!(found(None), Some((1, true)));
+    }
+    #[test]
+    fn a_class_of_nobody_in_particular_needs_no_proof() {
+        let mut policy = policy();
+        policy.limits[0].priority.default = 0;
+        let found = |principal| {
+            let fake = Fake { principal, ..request(&[("x-priority", b"bulk")]) };
+            find(&policy, &fake).map(|found| (found.class, found.claim_refused))
+        };
+        assert_eq!(found(None), Some((1, false)));
+        assert_eq!(found(Some(LOGIN)), Some((1, false)));
     }
 }
