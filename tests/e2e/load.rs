@@ -67,6 +67,7 @@ impl Field {
             limit["contract"] = json!([{ "requests": CONTRACT_PER_S, "per": "1s" }]);
             limit["rates"] = json!([{ "target": TARGET_PER_S, "per": "1s", "burst": 5 }]);
             limit["classes"][1]["rates"] = json!([{ "target": 300, "per": "1s", "burst": 5 }]);
+            limit["fallback"] = json!({ "lease": "600ms", "forget_after": "1m" });
         });
         let far = Stack::up(&["--redis", "--policy", &policy]);
         let network = Network::to(&far.ready.deciders[0]).await;

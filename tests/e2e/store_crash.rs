@@ -3,6 +3,7 @@
 
 use std::net::TcpListener as StdListener;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,12 +11,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::harness::{
-    Stack, eventually, ms,
-    stack::{LIMIT, Process, program, root},
+    Stack, eventually,
+    files::policy,
+    ms,
+    stack::{LIMIT, Process, program},
 };
 
 /// Far more commands than a decider sends for what it is asked here.
 const COMMANDS_MAX: usize = 60;
+const ASKS: usize = 7;
 const ASK_LIMIT: std::time::Duration = ms(1_000);
 
 /// Lets so many commands through, on all connections together; then nothing any more.
@@ -129,15 +133,25 @@ async fn keys(address: &str) -> (usize, Vec<String>) {
 
 /// Everything that a gateway asks, each kind twice: the second meets what the first has stored.
 async fn ask_everything(stack: &Stack, decider: &str) -> Vec<bool> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that is set");
+    let deadline = (now + ms(30_000)).as_micros() as u64;
     let wants = json!([{ "class": "otp", "n": 2 }, { "class": "marketing", "n": 1 }]);
-    let ask = json!({ "limit": LIMIT, "policy": "", "gateway": "test", "wants": wants });
+    let ask = |leaves: bool| {
+        let mut ask = json!({ "limit": LIMIT, "policy": "", "gateway": "test", "wants": wants });
+        // With a deadline it renews a lease, or gives it back.
+        ask["deadline_us"] = json!(deadline);
+        ask["leaves"] = json!(leaves);
+        ask
+    };
     let throttled = |id| json!({ "limit": LIMIT, "pause_us": 2_000_000, "id": id });
-    let asks: [(&str, Value); 5] = [
-        ("/v1/decide", ask.clone()),
+    let asks: [(&str, Value); ASKS] = [
+        ("/v1/decide", ask(false)),
+        ("/v1/decide", ask(false)),
         ("/v1/throttled", throttled("one")),
         ("/v1/throttled", throttled("two")),
         ("/v1/throttled", throttled("one")),
-        ("/v1/decide", ask),
+        ("/v1/decide", ask(false)),
+        ("/v1/decide", ask(true)),
     ];
     let mut answered = Vec::new();
     for (path, body) in asks {
@@ -152,7 +166,9 @@ async fn a_crash_between_any_two_store_commands_leaves_no_key_without_expiry() {
     let stack = Stack::up(&["--redis", "--gateways", "1"]);
     let url = stack.ready.redis.clone().expect("a stack with Redis");
     let address = url.strip_prefix("redis://").expect("an address");
-    let policy = root().join("envoy/policy.yaml");
+    let policy = policy(|policy| {
+        policy["limits"][0]["fallback"] = json!({ "lease": "600ms", "forget_after": "1m" });
+    });
     let mut most_keys = 0;
     for commands in 1..=COMMANDS_MAX {
         redis(address, &["FLUSHALL"]).await;
@@ -177,7 +193,7 @@ async fn a_crash_between_any_two_store_commands_leaves_no_key_without_expiry() {
         most_keys = most_keys.max(count);
         if cut.passed() < commands {
             println!("{} commands in all, {count} keys", cut.passed());
-            assert_eq!(answered, [true; 5], "a decider that nothing was cut off from");
+            assert_eq!(answered, [true; ASKS], "a decider that nothing was cut off from");
             assert!(most_keys >= 2 && commands > 5, "{most_keys} keys, {commands} commands");
             return;
         }
