@@ -123,7 +123,7 @@ impl World {
         match self.random.u64(0..1_000) {
             0..5 => None,
             5..15 => Some(stuck(&mut self.random)),
-            15..40 => Some(self.random.u64(0..30 * MS)),
+            15..40 => Some(self.random.u64(0..70 * MS)),
             _ => Some(self.random.u64(50..2 * MS)),
         }
     }

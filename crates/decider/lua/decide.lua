@@ -61,6 +61,8 @@ for class = 1, classes do
   wants[class] = 0
 end
 local left, whole = 1, 1
+-- What becomes of a lease: its end, or false when it goes.
+local leased = {}
 local settle_ask, count_left
 if lease > 0 then
   local forget_after, deadline_max = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -71,9 +73,18 @@ if lease > 0 then
     unknown_until = now + lease + forget_after
     set('m:unknown_until', unknown_until)
   else
-    local seen = kept['m:seen'] or 0
-    local passed = now < seen and lease or now - seen
-    time = time + math.min(passed, lease)
+    local passed = now - (kept['m:seen'] or 0)
+    if passed < 0 or passed > lease then
+      -- A step, or a silence: every lease is over, and none is nearer to being forgotten.
+      for field, ends in pairs(kept) do
+        if string.sub(field, 1, 2) == 'g:' and ends > time then
+          kept[field] = time
+          leased[field] = time
+        end
+      end
+    else
+      time = time + passed
+    end
   end
   set('m:clock', time)
   set('m:seen', now)
@@ -81,7 +92,7 @@ if lease > 0 then
   for field, ends in pairs(kept) do
     if string.sub(field, 1, 2) == 'g:' then
       if time >= ends + forget_after then
-        redis.call('HDEL', KEYS[1], field)
+        leased[field] = false
       else
         leases[field] = ends
         if time < ends then
@@ -112,7 +123,7 @@ if lease > 0 then
     local field = 'g:' .. gateway
     if kind == 2 then
       drop(field)
-      redis.call('HDEL', KEYS[1], field)
+      leased[field] = false
       return 1
     end
     local held = leases[field] and time < leases[field]
@@ -122,7 +133,7 @@ if lease > 0 then
     drop(field)
     leases[field] = time + lease
     present = present + 1
-    redis.call('HSET', KEYS[1], field, string.format('%.0f', time + lease))
+    leased[field] = time + lease
     return 2
   end
   count_left = function()
@@ -150,6 +161,13 @@ for ask = 1, asks do
 end
 if lease > 0 then
   left = count_left()
+end
+for field, ends in pairs(leased) do
+  if ends then
+    set(field, ends)
+  else
+    redis.call('HDEL', KEYS[1], field)
+  end
 end
 
 local fields, interval, tolerance = {}, {}, {}

@@ -10,7 +10,9 @@
 //!
 //! Time is counted by a clock of its own, which follows the store's but takes no step: an hour
 //! forward would forget everyone at once, an hour back would keep leases alive that their gateways
-//! have given up. `lua/decide.lua` in the decider does the same; change them together.
+//! have given up. At a step, or after a silence of more than a lease, nobody can say how much time
+//! has passed: every lease is over, and none is nearer to being forgotten. `lua/decide.lua` in the
+//! decider does the same; change them together.
 
 use std::collections::BTreeMap;
 
@@ -114,10 +116,13 @@ impl Members {
             self.clock = now;
             self.unknown_until = now.plus(terms.lease).plus(terms.forget_after);
         } else {
-            // Who has not renewed for a lease is missing, and who is may not be forgotten sooner
-            // than it gives its right up: after a silence, or a step, exactly one lease has passed.
-            let passed = if now < self.seen { terms.lease } else { now.minus(self.seen) };
-            self.clock = self.clock.plus(passed.min(terms.lease));
+            let passed = now.minus(self.seen);
+            if now < self.seen || passed > terms.lease {
+                let clock = self.clock;
+                self.leases.values_mut().for_each(|until| *until = clock.min(*until));
+            } else {
+                self.clock = self.clock.plus(passed);
+            }
         }
         self.seen = now;
     }
