@@ -11,6 +11,7 @@ use std::{
 
 use limits::policy::{Policy, PolicyError};
 use serde_json::Value;
+use serde_saphyr::UserMessageFormatter;
 
 /// A policy of a thousand limits is far below this, in bytes.
 const FILE_MAX: u64 = 4 << 20;
@@ -67,10 +68,10 @@ pub fn print(text: &str) -> std::io::Result<()> {
 /// Any YAML file of ours. Errors are one line.
 ///
 /// # Errors
-/// What the reader says, without its drawing of the place.
+/// What the reader says to people, without its drawing of the place and its advice to programmers.
 pub fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     // A quoted excerpt would put lines of the file, perhaps a password, into the log.
     let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| error.to_string().replace('\n', " "))
+        .map_err(|error| error.render_with_formatter(&UserMessageFormatter).replace('\n', " "))
 }
