@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use decider::store::{
-    StoreError,
+    Store, StoreError,
     redis::{Redis, target::Target},
 };
 
@@ -104,6 +104,21 @@ async fn a_redis_that_became_a_replica_grants_nothing_until_it_is_a_primary_agai
     load.check(0);
 }
 
+/// Its replicas are gone: it may have a successor that it does not know of.
+#[tokio::test]
+async fn a_primary_that_lost_its_replicas_grants_nothing_until_it_has_enough() {
+    let server = RedisServer::start();
+    let load = loaded(server.target()).await;
+    server.tell("CONFIG SET min-replicas-to-write 1").await.unwrap();
+    let error = load.until_failed().await;
+    assert!(matches!(error, StoreError::Unreachable(_)), "{error}");
+    pass(300).await;
+    server.tell("CONFIG SET min-replicas-to-write 0").await.unwrap();
+    load.until_granted(RECOVERY).await;
+    pass(1_000).await;
+    load.check(0);
+}
+
 #[tokio::test]
 async fn scripts_that_are_flushed_under_load_fail_no_call() {
     let server = RedisServer::start();
@@ -135,6 +150,20 @@ async fn a_wrong_password_is_told_without_it_and_mends_when_it_is_right() {
     pass(1_000).await;
     load.check(0);
     drop(server);
+}
+
+/// What docs/store.md asks for is enough.
+#[tokio::test]
+async fn a_user_who_may_do_no_more_than_needed_can_work() {
+    const RULES: &str = "ACL SETUSER weir on >secret ~weir:* +evalsha +script|load +time +hmget \
+                         +hset +hget +hgetall +hdel +pexpire +pttl +set +exists +ping +role";
+    let server = RedisServer::start();
+    server.tell(RULES).await.unwrap();
+    let url = format!("redis://weir:secret@127.0.0.1:{}/0", server.port());
+    let store = store(Target::parse(&url, None).unwrap()).await;
+    store.decide(0, &[1, 1]).await.unwrap();
+    store.throttled(0, limits::Micros::SECOND, "a").await.unwrap();
+    store.look(0).await.unwrap();
 }
 
 #[tokio::test]
