@@ -44,7 +44,7 @@ static POLICY: LazyLock<Value> = LazyLock::new(|| {
         "limits": [{
             "name": "sms",
             "match": { "hosts": ["sms.example.com"], "path_prefixes": ["/v1"], "methods": ["POST"] },
-            "contract": [{ "requests": 100, "per": "1s" }, { "requests": 5000, "per": "1m" }],
+            "contract": [{ "requests": 100, "per": "1s" }, { "requests": 6000, "per": "1m" }],
             "rates": [
                 { "target": 60, "per": "1s", "burst": 5 },
                 { "target": 3000, "per": "1m", "burst": 5 },
@@ -109,13 +109,19 @@ fn value() -> impl Strategy<Value = Value> {
 #[derive(Debug, Clone)]
 enum Change {
     Replace(Value),
+    /// A number becomes another one near it: what is only just unsafe.
+    Nudge(i64),
     Remove,
     Twice,
 }
 
 fn change() -> impl Strategy<Value = (Index, Change)> {
-    let change =
-        prop_oneof![value().prop_map(Change::Replace), Just(Change::Remove), Just(Change::Twice)];
+    let change = prop_oneof![
+        value().prop_map(Change::Replace),
+        (-60_i64..60).prop_map(Change::Nudge),
+        Just(Change::Remove),
+        Just(Change::Twice),
+    ];
     (any::<Index>(), change)
 }
 
@@ -143,11 +149,24 @@ fn pointers(value: &Value, at: String, all: &mut Vec<String>) {
 fn apply(document: &mut Value, place: &Index, change: Change) {
     let mut all = Vec::new();
     pointers(document, String::new(), &mut all);
-    let at = &all[place.index(all.len())];
-    if let Change::Replace(value) = change {
-        *document.pointer_mut(at).unwrap() = value;
+    if let Change::Nudge(_) = change {
+        all.retain(|at| document.pointer(at).is_some_and(Value::is_i64));
+    }
+    if all.is_empty() {
         return;
     }
+    let at = &all[place.index(all.len())];
+    match change {
+        Change::Replace(value) => *document.pointer_mut(at).unwrap() = value,
+        Change::Nudge(by) => {
+            let number = document.pointer_mut(at).unwrap();
+            *number = number.as_i64().unwrap().saturating_add(by).into();
+        }
+        Change::Remove | Change::Twice => remove_or_double(document, at, &change),
+    }
+}
+
+fn remove_or_double(document: &mut Value, at: &str, change: &Change) {
     let Some((parent, last)) = at.rsplit_once('/') else {
         return;
     };
