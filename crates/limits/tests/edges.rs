@@ -1,6 +1,14 @@
 //! Small promises that nothing else in the crate would miss if they broke.
 
-use limits::{decision::Reason, gcra::Rate, retry_after, units::Micros};
+use limits::{
+    decision::{Reason, Rules, State, decide},
+    gcra::{Gcra, Rate},
+    members::{Ask, Standing},
+    policy::Throttle,
+    retry_after::{self, Said},
+    units::Micros,
+    wire::DecideRequest,
+};
 
 #[test]
 fn reasons_are_read_back_by_the_name_that_callers_see() {
@@ -13,6 +21,69 @@ fn reasons_are_read_back_by_the_name_that_callers_see() {
         assert_eq!(serde_json::from_str::<Reason>(&text).unwrap(), reason);
     }
     assert!(serde_json::from_str::<Reason>("\"weather\"").is_err());
+}
+
+#[test]
+fn standings_are_read_back_by_their_name() {
+    let named =
+        [(Standing::Late, "late"), (Standing::Guest, "guest"), (Standing::Member, "member")];
+    for (standing, name) in named {
+        assert_eq!(standing.name(), name);
+        let text = serde_json::to_string(&standing).unwrap();
+        assert_eq!(text, format!("\"{name}\""));
+        assert_eq!(serde_json::from_str::<Standing>(&text).unwrap(), standing);
+    }
+    assert!(serde_json::from_str::<Standing>("\"chairman\"").is_err());
+}
+
+/// An older decider knows nothing of leaving: it is spoken of only when it is meant.
+#[test]
+fn an_ask_says_that_it_leaves_only_when_it_does() {
+    let ask = |leaves| DecideRequest {
+        limit: String::new(),
+        policy: String::new(),
+        gateway: String::new(),
+        deadline_us: None,
+        leaves,
+        wants: Vec::new(),
+    };
+    let said = |leaves| serde_json::to_value(ask(leaves)).unwrap().get("leaves").cloned();
+    assert_eq!((said(false), said(true)), (None, Some(true.into())));
+}
+
+/// No time takes so many letters: what is longer is not looked at.
+#[test]
+fn a_field_is_read_up_to_256_bytes() {
+    let throttle = Throttle {
+        statuses: vec![429],
+        default_pause: Micros::SECOND,
+        max_pause: Micros::from_secs(3_600),
+    };
+    let said = |field: &str| retry_after::pause([field.as_bytes()], None, Micros::ZERO, &throttle);
+    let padded = |length: usize| format!("{:>length$}", 7);
+    assert_eq!(said(&padded(256)), (Micros::from_secs(7), Said::Time));
+    assert_eq!(said(&padded(257)), (Micros::SECOND, Said::Invalid));
+}
+
+#[test]
+fn each_class_is_charged_at_the_places_of_its_own_rates() {
+    let second = |target, burst| Rate { target, per: Micros::SECOND, burst }.gcra();
+    let (whole, otp) = (second(90, 9), second(10, 2));
+    let (bulk, bulk_too) = (second(20, 3), second(40, 4));
+    let rules = Rules {
+        limit: vec![whole],
+        classes: vec![vec![otp], vec![], vec![bulk, bulk_too]],
+        max_pause: Micros::from_secs(3_600),
+        terms: None,
+    };
+    let (now, mut state) = (Micros::from_secs(1_700_000_000), State::default());
+    let ask = Ask { caller: None, wants: vec![2, 1, 3] };
+    let outcome = decide(&rules, &mut state, now, &[ask]);
+    let granted: Vec<u64> = outcome.shares.iter().map(|share| share.granted).collect();
+    assert_eq!(granted, [2, 1, 3]);
+    let charged = |gcra: Gcra, n| now.plus(gcra.emission_interval().times(n));
+    let expected = [charged(whole, 6), charged(otp, 2), charged(bulk, 3), charged(bulk_too, 3)];
+    assert_eq!(state.tats, expected);
 }
 
 #[test]
