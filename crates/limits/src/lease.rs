@@ -27,7 +27,7 @@ const READING_MAX: Micros = Micros::from_secs(60);
 const IDLE_LEASES: u64 = 5;
 
 /// What a gateway knows of its place, for one limit; shared by the workers of its process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// Asks or probes in a row that were not answered; 0: requests ask.
     pub failures: u64,

@@ -11,7 +11,8 @@
 //! Time is counted by a clock of its own, which follows the store's but takes no step: an hour
 //! forward would forget everyone at once, an hour back would keep leases alive that their gateways
 //! have given up. At a step, or after a silence of more than a lease, nobody can say how much time
-//! has passed: every lease is over, and none is nearer to being forgotten. `lua/decide.lua` in the
+//! has passed: every lease is over, and none is nearer to being forgotten. (Only a step back that
+//! comes in a silence, and is about as long, goes unseen.) `lua/decide.lua` in the
 //! decider does the same; change them together.
 
 use std::collections::BTreeMap;
@@ -62,7 +63,7 @@ pub enum Standing {
     Member,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Members {
     /// Time as leases are measured in. Zero: this store has never heard of a lease.
     pub clock: Micros,
