@@ -56,7 +56,7 @@ fn policy() -> Value {
                 {"name": "otp", "values": ["otp"]},
                 {"name": "marketing", "values": ["bulk"], "rates": [{"target": 24, "per": "1s", "burst": 4}]},
             ],
-            "fallback": {"lease": "500ms", "forget_after": "3s"},
+            "fallback": {"lease": "700ms", "forget_after": "3s"},
         }],
     })
 }

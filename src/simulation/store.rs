@@ -9,7 +9,10 @@ use limits::{
     wire::{Count, DecideReply, DecideRequest},
 };
 
-use super::{Caller as From, Event, Instant, MS, SECOND, TIMEOUT, World};
+use super::{Caller as From, Event, Instant, MS, SECOND, TIMEOUT, World, faults::Fault};
+
+/// In the body of a leave.
+const LEAVES: &[u8] = b"\"leaves\":true";
 
 /// A clock that is not right.
 pub struct Clock {
@@ -104,6 +107,10 @@ impl World {
             let from = From { gateway, life, worker, token };
             let patience = self.random.u64(0..MS);
             self.foresee(TIMEOUT + patience, Event::Answered { to: from, body: None });
+            if body.windows(LEAVES.len()).any(|part| part == LEAVES) {
+                self.leaves(from, body);
+                continue;
+            }
             let copies = if self.random.u64(0..200) == 0 { 2 } else { 1 };
             for _ in 0..copies {
                 if let Some(after) = self.fate(gateway) {
@@ -113,12 +120,24 @@ impl World {
         }
     }
 
+    /// The worst that can come after a leave: it is slow, requests come again at once, and then the
+    /// gateway is cut off.
+    fn leaves(&mut self, from: From, body: Vec<u8>) {
+        let after = self.random.u64(0..TIMEOUT);
+        self.foresee(after, Event::Asked { from, body });
+        if self.random.bool() {
+            self.foresee(MS, Event::Fault(Fault::BusyAgain(from.gateway)));
+            let later = self.random.u64(100 * MS..400 * MS);
+            self.foresee(later, Event::Fault(Fault::CutOff(from.gateway, 3 * SECOND)));
+        }
+    }
+
     /// How long a message is under way; `None`: for ever.
     fn fate(&mut self, gateway: usize) -> Option<Instant> {
         let stuck = |random: &mut Rng| random.u64(50 * MS..4 * SECOND);
         if self.gateways[gateway].is_cut_off {
-            let arrives = self.random.u64(0..4) == 0;
-            return arrives.then(|| stuck(&mut self.random));
+            let arrives = self.random.bool();
+            return arrives.then(|| self.random.u64(300 * MS..3 * SECOND));
         }
         match self.random.u64(0..1_000) {
             0..5 => None,

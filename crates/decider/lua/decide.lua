@@ -9,6 +9,7 @@
 --           and where the limit has a leased fallback (limits::members), on its own clock:
 --             m:clock, m:unknown_until; m:seen on Redis' clock
 --             g:<gateway>      end of its lease
+--             s:<gateway>      since when it has been renewed in time
 -- ARGV[1]   longest penalty that can be legal, us
 -- ARGV[2]   number of the limit's rates (L)
 -- ARGV[3]   number of classes (C)
@@ -60,9 +61,9 @@ local wants, standing = {}, {}
 for class = 1, classes do
   wants[class] = 0
 end
-local left, whole = 1, 1
+local left, whole = 1, 1 -- left is at least 1: whoever asks has a share of its own
 -- What becomes of a lease: its end, or false when it goes.
-local leased = {}
+local leased, since = {}, {}
 local settle_ask, count_left
 if lease > 0 then
   local forget_after, deadline_max = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -94,7 +95,7 @@ if lease > 0 then
       if time >= ends + forget_after then
         leased[field] = false
       else
-        leases[field] = ends
+        leases[field], since[field] = ends, kept['s:' .. string.sub(field, 3)] or 0
         if time < ends then
           present = present + 1
         else
@@ -131,17 +132,26 @@ if lease > 0 then
       return 1
     end
     drop(field)
+    if not held then
+      since[field] = time
+    end
     leases[field] = time + lease
     present = present + 1
     leased[field] = time + lease
     return 2
   end
   count_left = function()
-    local free = math.max(whole - present, 0)
-    if time < unknown_until then
-      return whole - free
+    local here = 0
+    for field, ends in pairs(leases) do
+      if time < ends and since[field] + lease <= time then
+        here = here + 1
+      end
     end
-    return whole - math.min(missing, free)
+    local elsewhere = math.max(whole - math.max(here, 1), 0)
+    if time < unknown_until then
+      return whole - elsewhere
+    end
+    return whole - math.min(missing, elsewhere)
   end
 else
   settle_ask = function()
@@ -163,10 +173,12 @@ if lease > 0 then
   left = count_left()
 end
 for field, ends in pairs(leased) do
+  local began = 's:' .. string.sub(field, 3)
   if ends then
     set(field, ends)
+    set(began, since[field])
   else
-    redis.call('HDEL', KEYS[1], field)
+    redis.call('HDEL', KEYS[1], field, began)
   end
 end
 
@@ -176,7 +188,7 @@ local function read_rate(field)
   fields[i] = field
   interval[i] = tonumber(ARGV[place + 1])
   if left < whole then
-    interval[i] = math.ceil(interval[i] * whole / math.max(left, 1))
+    interval[i] = math.ceil(interval[i] * whole / left)
   end
   tolerance[i] = tonumber(ARGV[place + 2])
   place = place + 2
@@ -228,7 +240,7 @@ end
 local granted = {}
 for class = 1, classes do
   local n = 0
-  if penalty == 0 and left > 0 then
+  if penalty == 0 then
     n = wants[class]
     binding(class, function(i)
       local free = now + tolerance[i] - math.max(tat[i], now)
@@ -257,16 +269,10 @@ if #write > 0 then
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', math.ceil((latest - now) / 1000) + keep))
 end
 
--- With no share left, nothing goes, and the limit's longest interval is the wait.
-local floor = 0
-for i = 1, left == 0 and limit_rates or 0 do
-  floor = math.max(floor, interval[i])
-end
-
 -- Waits are looked up after everything was charged: they are true for whoever asks next.
 local reply = { now, penalty, born }
 for class = 1, classes do
-  local wait, reason = floor, floor > 0 and 1 or 0
+  local wait, reason = 0, 0
   if penalty > 0 then
     wait, reason = penalty, 3
   else

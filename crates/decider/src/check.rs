@@ -147,6 +147,24 @@ fn limit_text(text: &mut String, policy: &Policy, limit: &Limit) {
             "  headroom: none when the decider cannot answer, and no target would fund any for each of {gateways} gateways"
         ),
     };
+    write_fallback(text, limit);
+}
+
+fn write_fallback(text: &mut String, limit: &Limit) {
+    // Writing to a string does not fail.
+    let _ = match &limit.terms {
+        None => {
+            writeln!(text, "  fallback: none; without the decider, the headroom is all there is")
+        }
+        Some(terms) => writeln!(
+            text,
+            "  fallback: a gateway that gets no answer is dark for {} after its last ask, then sends 1/{} of the target, until {} after its last answer; who is missing for {} is forgotten",
+            terms.dark(),
+            terms.gateways,
+            terms.right(),
+            terms.forget_after
+        ),
+    };
 }
 
 fn rate_text(rate: &Rate) -> String {
@@ -200,6 +218,11 @@ fn limit_json(policy: &Policy, limit: &Limit) -> Value {
         "windows": seen(limit, policy.path_jitter).into_iter().map(window).collect::<Vec<_>>(),
         "headroom_interval_us": headroom,
         "target_with_headroom": funding.as_ref().map(rate_json),
+        "fallback": limit.terms.map(|terms| json!({
+            "dark_us": terms.dark().0,
+            "share_until_us": terms.right().0,
+            "forget_after_us": terms.forget_after.0,
+        })),
         "unsafe": limit.unsafe_reason,
     })
 }

@@ -83,11 +83,6 @@ impl Rules {
         Self { limit: self.limit.iter().map(slowed).collect(), classes, ..self.clone() }
     }
 
-    /// The longest emission interval of the limit.
-    fn slowest(&self) -> Micros {
-        self.limit.iter().map(Gcra::emission_interval).max().unwrap_or_default()
-    }
-
     /// Every rate, in the order in which [`State::tats`] keeps them.
     pub fn tats(&self) -> impl Iterator<Item = &Gcra> {
         self.limit.iter().chain(self.classes.iter().flatten())
@@ -127,16 +122,10 @@ pub fn decide(rules: &Rules, state: &mut State, now: Micros, asks: &[Ask]) -> Ou
             *total = total.saturating_add(*want);
         }
     }
-    Outcome { shares: decide_rates(&rules.slowed(part), state, now, &wants, part), standings }
+    Outcome { shares: decide_rates(&rules.slowed(part), state, now, &wants), standings }
 }
 
-fn decide_rates(
-    rules: &Rules,
-    state: &mut State,
-    now: Micros,
-    wants: &[u64],
-    part: Part,
-) -> Vec<Share> {
+fn decide_rates(rules: &Rules, state: &mut State, now: Micros, wants: &[u64]) -> Vec<Share> {
     let penalty = settle(rules, state, now);
     if !penalty.is_zero() {
         let shut = Share { granted: 0, wait: penalty, reason: Some(Reason::Penalty) };
@@ -144,8 +133,7 @@ fn decide_rates(
     }
     let mut granted = Vec::with_capacity(rules.classes.len());
     for (class, want) in wants.iter().enumerate() {
-        let want = if part.left == 0 { 0 } else { *want };
-        let n = rules.binding(class).fold(want, |n, (place, gcra)| {
+        let n = rules.binding(class).fold(*want, |n, (place, gcra)| {
             n.min(state.tats.get(place).map_or(0, |tat| gcra.admissible(*tat, now)))
         });
         for (place, gcra) in rules.binding(class).filter(|_| n > 0) {
@@ -155,8 +143,7 @@ fn decide_rates(
         }
         granted.push(n);
     }
-    let floor = if part.left == 0 { rules.slowest() } else { Micros::ZERO };
-    shares(rules, state, now, &granted, floor)
+    shares(rules, state, now, &granted)
 }
 
 /// Lengthens the penalty so that it ends no earlier than `now + pause`; never shortens it.
@@ -186,10 +173,9 @@ fn settle_penalty(rules: &Rules, state: &mut State, now: Micros) -> Micros {
 }
 
 /// Waits are looked up after everything was charged, so that they are true for whoever asks next.
-/// None is below `floor`.
-fn shares(rules: &Rules, state: &State, now: Micros, granted: &[u64], floor: Micros) -> Vec<Share> {
+fn shares(rules: &Rules, state: &State, now: Micros, granted: &[u64]) -> Vec<Share> {
     let share = |(class, granted): (usize, &u64)| {
-        let mut longest = (floor, (!floor.is_zero()).then_some(Reason::Rate));
+        let mut longest = (Micros::ZERO, None);
         for (place, gcra) in rules.binding(class) {
             let wait = state.tats.get(place).map_or(Micros::ZERO, |tat| gcra.wait(*tat, now));
             if wait > longest.0 {
@@ -356,22 +342,10 @@ mod tests {
         };
         let alone = granted_in_a_second(0, &["a"]);
         assert_eq!((alone[OTP] + alone[MARKETING], alone[MARKETING] <= 4 + 35), (3 + 44, true));
+        // A lease later both are known to be here.
+        granted_in_a_second(1_000, &["a", "b"]);
         let both = granted_in_a_second(2_000, &["a", "b"]);
         assert!((88..=90 + 5).contains(&(both[OTP] + both[MARKETING])), "{both:?}");
-    }
-
-    #[test]
-    fn a_guest_gets_nothing_while_everyone_may_be_missing() {
-        let terms = Terms {
-            lease: Micros::SECOND,
-            forget_after: Micros::SECOND,
-            gateways: 2,
-            timeout: Micros(50_000),
-        };
-        let rules = Rules { terms: Some(terms), ..rules() };
-        let shares = decide(&rules, &mut State::default(), T0, &[1, 1]);
-        let shut = Share { granted: 0, wait: Micros(22_224), reason: Some(Reason::Rate) };
-        assert_eq!(shares, [shut, shut]);
     }
 
     #[test]

@@ -97,12 +97,9 @@ impl Lease {
         if self.heard_at.is_zero() || age > READING_MAX || now < self.leaving_until {
             return None;
         }
-        // The store accepts a deadline up to twice the time-out ahead: a step of its clock by less
-        // than that goes unseen.
-        let longest = terms.timeout.plus(terms.deadline_max()).plus(terms.lease);
-        self.taken_until = self.taken_until.max(now.plus(longest.plus(hundredth(longest))));
+        self.taken_until = self.taken_until.max(now.plus(terms.dark()));
         self.renewed_at = now;
-        Some(self.store_at.plus(age.minus(hundredth(age))).plus(terms.timeout))
+        Some(self.store_at.plus(age.minus(age.hundredth())).plus(terms.timeout))
     }
 
     /// An answer came at `now`, to a call that was sent at `sent_at`: it shows the store's clock.
@@ -116,9 +113,7 @@ impl Lease {
 
     /// The answer to an ask that was to renew, sent at `sent_at`, says whether we are a member.
     pub fn renewed(&mut self, terms: &Terms, sent_at: Micros, member: bool) {
-        // And a lease longer; but a step of the store's clock by less than that goes unseen.
-        let counted = terms.forget_after;
-        let until = sent_at.plus(counted.minus(hundredth(counted)));
+        let until = sent_at.plus(terms.right());
         self.counted_until = if member { self.counted_until.max(until) } else { Micros::ZERO };
     }
 
@@ -163,10 +158,6 @@ impl Lease {
         self.leaving_until = now.plus(terms.deadline_max().plus(terms.timeout));
         deadline
     }
-}
-
-const fn hundredth(span: Micros) -> Micros {
-    Micros(span.0.div_ceil(100))
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@
 //! limit's rates are lowered by the shares of the missing.
 //!
 //! Promise: at any moment at most `gateways` shares are given out: what is granted here and what the
-//! missing may send together never exceed the target.
+//! missing may send together never exceed the target. There are no more missing than processes that
+//! are not here; but one that has just joined may be here in the place of one that died and whose
+//! lease still runs, so it counts for that only after a lease. Whoever asks has a share of its own.
 //!
 //! Time is counted by a clock of its own, which follows the store's but takes no step: an hour
 //! forward would forget everyone at once, an hour back would keep leases alive that their gateways
@@ -71,8 +73,16 @@ pub struct Members {
     pub seen: Micros,
     /// Until then anyone may be missing: the store may have lost its members.
     pub unknown_until: Micros,
-    /// End of each gateway's lease.
-    pub leases: BTreeMap<String, Micros>,
+    /// By gateway.
+    pub leases: BTreeMap<String, Held>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// It has been renewed in time since then.
+    pub since: Micros,
+    /// End of the lease.
+    pub until: Micros,
 }
 
 /// So many of so many shares are left for those who ask.
@@ -87,6 +97,20 @@ impl Terms {
     pub fn deadline_max(&self) -> Micros {
         self.timeout.times(2)
     }
+
+    /// From an ask until every lease that it may have taken is over, on any clock that is right to a
+    /// hundredth. The store accepts a deadline up to twice the time-out ahead, so a step of its clock
+    /// by less than that goes unseen.
+    pub fn dark(&self) -> Micros {
+        let longest = self.timeout.plus(self.deadline_max()).plus(self.lease);
+        longest.plus(longest.hundredth())
+    }
+
+    /// From an ask that was answered until the store may have forgotten us. A lease shorter than it
+    /// could be, for a step of the store's clock by less than that goes unseen.
+    pub fn right(&self) -> Micros {
+        self.forget_after.minus(self.forget_after.hundredth())
+    }
 }
 
 impl Part {
@@ -98,18 +122,19 @@ impl Members {
     pub fn settle(&mut self, terms: &Terms, now: Micros, asks: &[Ask]) -> (Vec<Standing>, Part) {
         self.advance(terms, now);
         let clock = self.clock;
-        self.leases.retain(|_, until| clock < until.plus(terms.forget_after));
+        self.leases.retain(|_, held| clock < held.until.plus(terms.forget_after));
         let standings = asks.iter().map(|ask| self.renew(terms, now, ask)).collect();
         let whole = terms.gateways.max(1);
-        let free = whole.saturating_sub(self.present());
-        let missing = u32::try_from(self.leases.len()).unwrap_or(u32::MAX) - self.present();
-        let missing = if clock < self.unknown_until { free } else { missing.min(free) };
+        let missing = self.count(|held| held.until <= clock);
+        let here = self.count(|held| clock < held.until && held.since.plus(terms.lease) <= clock);
+        let elsewhere = whole.saturating_sub(here.max(1));
+        let missing = if clock < self.unknown_until { elsewhere } else { missing.min(elsewhere) };
         (standings, Part { left: whole - missing, whole })
     }
 
-    fn present(&self) -> u32 {
-        let present = self.leases.values().filter(|until| self.clock < **until).count();
-        u32::try_from(present).unwrap_or(u32::MAX)
+    fn count(&self, which: impl Fn(&Held) -> bool) -> u32 {
+        let count = self.leases.values().filter(|held| which(held)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     fn advance(&mut self, terms: &Terms, now: Micros) {
@@ -120,7 +145,7 @@ impl Members {
             let passed = now.minus(self.seen);
             if now < self.seen || passed > terms.lease {
                 let clock = self.clock;
-                self.leases.values_mut().for_each(|until| *until = clock.min(*until));
+                self.leases.values_mut().for_each(|held| held.until = clock.min(held.until));
             } else {
                 self.clock = self.clock.plus(passed);
             }
@@ -139,11 +164,14 @@ impl Members {
             self.leases.remove(&caller.gateway);
             return Standing::Guest;
         }
-        let held = self.leases.get(&caller.gateway).is_some_and(|until| self.clock < *until);
-        if !held && self.present() >= terms.gateways {
+        let clock = self.clock;
+        let held = self.leases.get(&caller.gateway).filter(|held| clock < held.until);
+        if held.is_none() && self.count(|held| clock < held.until) >= terms.gateways {
             return Standing::Guest;
         }
-        self.leases.insert(caller.gateway.clone(), self.clock.plus(terms.lease));
+        let since = held.map_or(clock, |held| held.since);
+        let held = Held { since, until: clock.plus(terms.lease) };
+        self.leases.insert(caller.gateway.clone(), held);
         Standing::Member
     }
 }
@@ -231,11 +259,13 @@ mod tests {
 
     #[test]
     fn a_store_without_memory_takes_everyone_for_missing() {
-        let mut steps = vec![(0, Renews("a")), (1, Renews("b")), (2, Renews("c"))];
-        steps.extend((1..=11).map(|s| (s * 1_000, Renews("a"))));
+        let all = |ms| [(ms, Renews("a")), (ms, Renews("b")), (ms, Renews("c"))];
+        let alone = [(2_100, Renews("a")), (3_000, Renews("a")), (3_900, Renews("a"))];
+        let steps: Vec<_> = [0, 800, 1_400].into_iter().flat_map(all).chain(alone).collect();
         let left = check(Members::default(), &steps);
-        assert_eq!(left[..3], [1, 2, 3]);
-        assert_eq!(left[3..], [3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], "b and c become missing");
+        assert_eq!(left[..6], [1; 6], "who has just come may be in a dead one's place");
+        assert_eq!(left[6..9], [3; 3]);
+        assert_eq!(left[9..], [3, 1, 1], "b and c become missing");
     }
 
     #[test]
@@ -266,11 +296,12 @@ mod tests {
         ] {
             for does in [Renews("a"), Leaves("a")] {
                 let mut members = known();
-                members.leases.insert("a".to_owned(), T0.plus(Micros(1)));
+                let held = Held { since: T0, until: T0.plus(Micros(1)) };
+                members.leases.insert("a".to_owned(), held);
                 let (standings, _) = members.settle(&TERMS, T0, &[ask(&does, deadline)]);
                 let late = standings == [Standing::Late];
                 assert_eq!(late, standing == Standing::Late);
-                assert_eq!(members.leases.get("a") == Some(&T0.plus(Micros(1))), late);
+                assert_eq!(members.leases.get("a") == Some(&held), late);
             }
         }
     }
@@ -283,5 +314,22 @@ mod tests {
                 [(0, Renews("a")), (0, Renews("b")), (step, Renews("a")), (step + 9, Renews("a"))];
             assert_eq!(check(known(), &steps), [3, 3, 2, 2], "{step}");
         }
+    }
+
+    #[test]
+    fn who_takes_a_dead_ones_place_does_not_hide_a_missing_one() {
+        let steps = [
+            (0, Renews("a")),
+            (0, Renews("cut-off")),
+            (500, Renews("a")),
+            (900, Renews("dead")),
+            (1_000, Renews("new")),
+            // `a`, the dead one and the new one hold leases; the one cut off is on its share.
+            (1_050, Renews("a")),
+            (1_950, Renews("a")),
+            (1_950, Renews("new")),
+            (2_100, Renews("a")),
+        ];
+        assert_eq!(check(known(), &steps)[5..], [2, 1, 1, 2]);
     }
 }

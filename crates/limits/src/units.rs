@@ -47,6 +47,11 @@ impl Micros {
         Self(self.0.saturating_mul(n))
     }
 
+    /// Rounded up: by how much clocks are taken to differ.
+    pub const fn hundredth(self) -> Self {
+        Self(self.0.div_ceil(100))
+    }
+
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }

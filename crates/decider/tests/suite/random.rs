@@ -209,7 +209,7 @@ fn rust_and_lua_agree_on_100_000_random_steps() {
 }
 
 /// Each changes one thing in a script that it must not do differently.
-const MUTANTS: [(&str, &str); 27] = [
+const MUTANTS: [(&str, &str); 28] = [
     ("if deadline < now or", "if"),
     ("or deadline > now + deadline_max then", "then"),
     ("if not held and present >= whole then", "if false then"),
@@ -220,15 +220,16 @@ const MUTANTS: [(&str, &str); 27] = [
     ("if time < unknown_until then", "if false then"),
     ("if left < whole then", "if false then"),
     ("math.ceil(interval[i] * whole", "math.floor(interval[i] * whole"),
-    ("if penalty == 0 and left > 0 then", "if penalty == 0 then"),
+    ("and since[field] + lease <= time then", "then"),
+    ("KEYS[1], field, began", "KEYS[1], field"),
     ("  if standing[ask] > 0 then", "  if true then"),
-    ("math.min(missing, free)", "missing"),
+    ("math.min(missing, elsewhere)", "missing"),
     ("if tat[i] > legal then", "if false then"),
     ("if penalty_until > now + max_pause then", "if false then"),
     ("now + tolerance[i] + interval[i]", "now + tolerance[i]"),
     ("math.floor(free / interval[i]) + 1", "math.floor(free / interval[i])"),
     ("math.max(tat[i], now) + interval[i] * n", "tat[i] + interval[i] * n"),
-    ("if penalty == 0 and", "if"),
+    ("if penalty == 0 then", "if true then"),
     ("i > limit_rates and 2 or 1", "1"),
     ("if own > wait then", "if own >= wait then"),
     ("for i = first[class], last[class] do", "for i = first[class], first[class] do"),

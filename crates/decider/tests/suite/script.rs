@@ -7,7 +7,7 @@ use decider::store::{
 use limits::{
     Micros,
     decision::State,
-    members::{Ask, Members},
+    members::{Ask, Held, Members},
 };
 use mlua::{Function, Lua, Table};
 
@@ -31,7 +31,9 @@ local commands = {
     end
     return all
   end,
-  HDEL = function(_, field) hash[field] = nil end,
+  HDEL = function(_, ...)
+    for _, field in ipairs({ ... }) do hash[field] = nil end
+  end,
   HGET = function(_, field) return hash[field] or false end,
   HMGET = function(_, ...)
     local values = {}
@@ -117,8 +119,11 @@ impl Script {
         let [born, clock, seen, unknown_until] =
             ["born", "m:clock", "m:seen", "m:unknown_until"].map(|name| field(&name.to_owned()));
         let all = hash.pairs::<String, String>().map(Result::unwrap);
-        let leases = all.filter_map(|(field, ends)| {
-            Some((field.strip_prefix("g:")?.to_owned(), Micros(ends.parse().unwrap())))
+        // One half of a lease without the other is one, too: that it is there is wrong.
+        let leases = all.filter_map(|(name, _)| {
+            let gateway = name.strip_prefix("g:").or(name.strip_prefix("s:"))?;
+            let [since, until] = ["s:", "g:"].map(|half| field(&format!("{half}{gateway}")));
+            Some((gateway.to_owned(), Held { since, until }))
         });
         let leases = leases.collect();
         let members = Members { clock, seen, unknown_until, leases };

@@ -136,12 +136,24 @@ impl Question<'_> {
         let mut lease = link.lease()?;
         let mut connection = MaybeAsking { asking, connection: lease.connection() };
         let outcome = match self {
-            Self::Script(call) => call.invoke_async(&mut connection).await,
+            Self::Script(call) => {
+                let outcome = call.invoke_async(&mut connection).await;
+                // It was sent again already; it may have been flushed between the two. Nothing was
+                // carried out, so once more is harmless.
+                match outcome {
+                    Err(error) if is_no_script(&error) => call.invoke_async(&mut connection).await,
+                    outcome => outcome,
+                }
+            }
             Self::Where(key) => ::redis::cmd("EXISTS").arg(key).query_async(&mut connection).await,
         };
         lease.end(&outcome);
         Ok(outcome)
     }
+}
+
+fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
 impl Cluster {
