@@ -57,131 +57,104 @@ if born == 0 then
 end
 
 -- Members: who holds a lease, and how many of all shares are left for those who ask.
-local wants, standing = {}, {}
-for class = 1, classes do
-  wants[class] = 0
+local function ask_at(ask)
+  return 8 + (ask - 1) * (3 + classes)
+end
+local standing = {}
+for ask = 1, asks do
+  standing[ask] = 1
 end
 local left, whole = 1, 1 -- left is at least 1: whoever asks has a share of its own
--- What becomes of a lease: its end, or false when it goes.
-local leased, since = {}, {}
-local settle_ask, count_left
 if lease > 0 then
   local forget_after, deadline_max = tonumber(ARGV[6]), tonumber(ARGV[7])
   whole = tonumber(ARGV[8])
   local time, unknown_until = kept['m:clock'] or 0, kept['m:unknown_until'] or 0
+  local passed = now - (kept['m:seen'] or 0)
+  local is_step = time > 0 and (passed < 0 or passed > lease)
   if time == 0 then
     time = now
     unknown_until = now + lease + forget_after
     set('m:unknown_until', unknown_until)
-  else
-    local passed = now - (kept['m:seen'] or 0)
-    if passed < 0 or passed > lease then
-      -- A step, or a silence: every lease is over, and none is nearer to being forgotten.
-      for field, ends in pairs(kept) do
-        if string.sub(field, 1, 2) == 'g:' and ends > time then
-          kept[field] = time
-          leased[field] = time
-        end
-      end
-    else
-      time = time + passed
-    end
+  elseif not is_step then
+    time = time + passed
   end
   set('m:clock', time)
   set('m:seen', now)
-  local leases, present, missing = {}, 0, 0
-  for field, ends in pairs(kept) do
-    if string.sub(field, 1, 2) == 'g:' then
-      if time >= ends + forget_after then
-        leased[field] = false
-      else
-        leases[field], since[field] = ends, kept['s:' .. string.sub(field, 3)] or 0
-        if time < ends then
-          present = present + 1
-        else
-          missing = missing + 1
-        end
+
+  local ends, since = {}, {}
+  for field, at in pairs(kept) do
+    local gateway = string.match(field, '^g:(.*)$')
+    if gateway then
+      -- A step, or a silence: every lease is over, and none is nearer to being forgotten.
+      at = is_step and math.min(at, time) or at
+      if time < at + forget_after then
+        ends[gateway], since[gateway] = at, kept['s:' .. gateway] or 0
       end
     end
   end
-  local function drop(field)
-    if leases[field] then
-      if time < leases[field] then
-        present = present - 1
-      else
-        missing = missing - 1
-      end
-      leases[field] = nil
+  local function count(which)
+    local n = 0
+    for gateway, at in pairs(ends) do
+      n = n + (which(gateway, at) and 1 or 0)
     end
+    return n
   end
-  settle_ask = function(kind, gateway, deadline)
-    if kind == 0 then
-      return 1
-    end
-    if deadline < now or deadline > now + deadline_max then
-      return 0
-    end
-    local field = 'g:' .. gateway
-    if kind == 2 then
-      drop(field)
-      leased[field] = false
-      return 1
-    end
-    local held = leases[field] and time < leases[field]
-    if not held and present >= whole then
-      return 1
-    end
-    drop(field)
-    if not held then
-      since[field] = time
-    end
-    leases[field] = time + lease
-    present = present + 1
-    leased[field] = time + lease
-    return 2
+  local function is_held(_, at)
+    return time < at
   end
-  count_left = function()
-    local here = 0
-    for field, ends in pairs(leases) do
-      if time < ends and since[field] + lease <= time then
-        here = here + 1
+
+  for ask = 1, asks do
+    local place = ask_at(ask)
+    local kind, gateway = tonumber(ARGV[place + 1]), ARGV[place + 2]
+    local deadline = tonumber(ARGV[place + 3])
+    local held = ends[gateway] and time < ends[gateway]
+    if kind > 0 then
+      if deadline < now or deadline > now + deadline_max then
+        standing[ask] = 0
+      elseif kind == 2 then
+        ends[gateway] = nil
+      elseif held or count(is_held) < whole then
+        since[gateway] = held and since[gateway] or time
+        ends[gateway] = time + lease
+        standing[ask] = 2
       end
     end
-    local elsewhere = math.max(whole - math.max(here, 1), 0)
-    if time < unknown_until then
-      return whole - elsewhere
-    end
-    return whole - math.min(missing, elsewhere)
   end
-else
-  settle_ask = function()
-    return 1
+
+  local missing = count(function(_, at)
+    return time >= at
+  end)
+  local here = count(function(gateway, at)
+    return time < at and since[gateway] + lease <= time
+  end)
+  local elsewhere = math.max(whole - math.max(here, 1), 0)
+  left = whole - (time < unknown_until and elsewhere or math.min(missing, elsewhere))
+
+  for field in pairs(kept) do
+    local gateway = string.match(field, '^g:(.*)$')
+    if gateway and not ends[gateway] then
+      redis.call('HDEL', KEYS[1], field, 's:' .. gateway)
+    end
+  end
+  for gateway, at in pairs(ends) do
+    if at ~= kept['g:' .. gateway] or since[gateway] ~= kept['s:' .. gateway] then
+      set('g:' .. gateway, at)
+      set('s:' .. gateway, since[gateway])
+    end
   end
 end
 
-local place = 8
-for ask = 1, asks do
-  standing[ask] = settle_ask(tonumber(ARGV[place + 1]), ARGV[place + 2], tonumber(ARGV[place + 3]))
-  if standing[ask] > 0 then
-    for class = 1, classes do
-      wants[class] = wants[class] + tonumber(ARGV[place + 3 + class])
+local wants = {}
+for class = 1, classes do
+  wants[class] = 0
+  for ask = 1, asks do
+    if standing[ask] > 0 then
+      wants[class] = wants[class] + tonumber(ARGV[ask_at(ask) + 3 + class])
     end
-  end
-  place = place + 3 + classes
-end
-if lease > 0 then
-  left = count_left()
-end
-for field, ends in pairs(leased) do
-  local began = 's:' .. string.sub(field, 3)
-  if ends then
-    set(field, ends)
-    set(began, since[field])
-  else
-    redis.call('HDEL', KEYS[1], field, began)
   end
 end
 
+local place = ask_at(asks + 1)
 local fields, interval, tolerance = {}, {}, {}
 local function read_rate(field)
   local i = #fields + 1
