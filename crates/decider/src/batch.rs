@@ -73,6 +73,8 @@ pub enum AskError {
 struct Ask {
     deadline: Instant,
     caller: Option<Caller>,
+    /// Its place in what the store is asked.
+    row: usize,
     wants: Vec<Want>,
     reply: oneshot::Sender<Result<Answer, AskError>>,
 }
@@ -114,7 +116,7 @@ impl Batcher {
     pub async fn ask(&self, caller: Option<Caller>, wants: Vec<Want>) -> Result<Answer, AskError> {
         let (reply, answer) = oneshot::channel();
         let deadline = Instant::now() + self.deadline;
-        let ask = Ask { deadline, caller, wants, reply };
+        let ask = Ask { deadline, caller, row: 0, wants, reply };
         if self.queue.try_send(ask).is_err() {
             self.metrics.failed("full");
             return Err(AskError::Full);
@@ -159,13 +161,13 @@ impl Driver {
         if waiting.is_empty() {
             return;
         }
-        let rows = Rows::of(waiting, self.classes);
-        let outcome = self.call(&rows.asks, waiting).await;
+        let rows = rows(waiting, self.classes);
+        let outcome = self.call(&rows, waiting).await;
         self.metrics.called(now.elapsed());
         match outcome {
             Ok(decision) => {
-                self.metrics.decided(&rows.in_time(&decision), &decision);
-                hand_out(waiting.drain(..), &rows, decision);
+                self.metrics.decided(&in_time(&rows, &decision), &decision);
+                hand_out(waiting.drain(..), decision);
             }
             Err(error) => {
                 self.metrics.store_failed(&error);
@@ -183,7 +185,7 @@ impl Driver {
         asks: &[members::Ask],
         waiting: &mut Vec<Ask>,
     ) -> Result<Decision, StoreError> {
-        let mut call = pin!(within(self.deadline, self.store.decide_all(self.limit, asks)));
+        let mut call = pin!(within(self.deadline, self.store.decide(self.limit, asks)));
         loop {
             let Some(first) = waiting.first() else {
                 return call.await;
@@ -208,56 +210,41 @@ impl Driver {
 }
 
 /// What the store is asked: the asks of one gateway are one, with the earliest of their deadlines.
-struct Rows {
-    asks: Vec<members::Ask>,
-}
-
-impl Rows {
-    fn of(waiting: &[Ask], classes: usize) -> Self {
-        let mut rows = Self { asks: Vec::new() };
-        for ask in waiting {
-            let place = rows.place(ask).unwrap_or_else(|| {
-                let (caller, wants) = (ask.caller.clone(), vec![0; classes]);
-                rows.asks.push(members::Ask { caller, wants });
-                rows.asks.len() - 1
-            });
-            let row = &mut rows.asks[place];
-            if let (Some(known), Some(caller)) = (&mut row.caller, &ask.caller) {
-                known.deadline = known.deadline.min(caller.deadline);
-            }
-            for want in &ask.wants {
-                row.wants[want.class] += want.n;
-            }
+fn rows(waiting: &mut [Ask], classes: usize) -> Vec<members::Ask> {
+    let mut rows: Vec<members::Ask> = Vec::new();
+    for ask in waiting {
+        let same = |row: &members::Ask| who(row.caller.as_ref()) == who(ask.caller.as_ref());
+        ask.row = rows.iter().position(same).unwrap_or_else(|| {
+            rows.push(members::Ask { caller: ask.caller.clone(), wants: vec![0; classes] });
+            rows.len() - 1
+        });
+        let row = &mut rows[ask.row];
+        if let (Some(known), Some(caller)) = (&mut row.caller, &ask.caller) {
+            known.deadline = known.deadline.min(caller.deadline);
         }
-        rows
-    }
-
-    fn place(&self, ask: &Ask) -> Option<usize> {
-        self.asks.iter().position(|row| who(row.caller.as_ref()) == who(ask.caller.as_ref()))
-    }
-
-    fn standing(&self, ask: &Ask, decision: &Decision) -> Standing {
-        let place = self.place(ask).and_then(|place| decision.standings.get(place));
-        place.copied().unwrap_or(Standing::Guest)
-    }
-
-    /// The wants that were decided about.
-    fn in_time(&self, decision: &Decision) -> Vec<u64> {
-        let mut total = vec![0; decision.shares.len()];
-        let rows = self.asks.iter().zip(&decision.standings);
-        for (row, _) in rows.filter(|(_, standing)| **standing != Standing::Late) {
-            total.iter_mut().zip(&row.wants).for_each(|(total, want)| *total += want);
+        for want in &ask.wants {
+            row.wants[want.class] += want.n;
         }
-        total
     }
+    rows
 }
 
 fn who(caller: Option<&Caller>) -> Option<(&str, bool)> {
     caller.map(|caller| (caller.gateway.as_str(), caller.leaves))
 }
 
+/// The wants that were decided about.
+fn in_time(rows: &[members::Ask], decision: &Decision) -> Vec<u64> {
+    let mut total = vec![0; decision.shares.len()];
+    let standings = rows.iter().zip(&decision.standings);
+    for (row, _) in standings.filter(|(_, standing)| **standing != Standing::Late) {
+        total.iter_mut().zip(&row.wants).for_each(|(total, want)| *total += want);
+    }
+    total
+}
+
 /// First come, first served, class by class; what came too late gets nothing.
-fn hand_out(asks: impl Iterator<Item = Ask>, rows: &Rows, decision: Decision) {
+fn hand_out(asks: impl Iterator<Item = Ask>, decision: Decision) {
     let mut left: Vec<u64> = decision.shares.iter().map(|share| share.granted).collect();
     let shared = Arc::new(Shared::from(decision));
     for mut ask in asks {
@@ -265,7 +252,8 @@ fn hand_out(asks: impl Iterator<Item = Ask>, rows: &Rows, decision: Decision) {
         if ask.reply.is_closed() {
             continue;
         }
-        let standing = rows.standing(&ask, &shared.decision);
+        let standings = &shared.decision.standings;
+        let standing = standings.get(ask.row).copied().unwrap_or_default();
         for want in &mut ask.wants {
             let left = &mut left[want.class];
             want.n = if standing == Standing::Late { 0 } else { want.n.min(*left) };

@@ -60,7 +60,7 @@ impl Fake {
 }
 
 impl Store for Fake {
-    fn decide_all<'a>(&'a self, _limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
+    fn decide<'a>(&'a self, _limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
         let total = |class| asks.iter().map(|ask| ask.wants[class]).sum();
         let wants: Vec<u64> = (0..asks[0].wants.len()).map(total).collect();
         self.script().calls.push(wants.clone());

@@ -63,15 +63,7 @@ pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send
 /// `limit` is always an index into the accounts that the store was made with.
 pub trait Store: Send + Sync {
     /// Decides for all asks together.
-    fn decide_all<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision>;
-
-    /// Decides for `wants[i]` requests of class `i`, of nobody in particular.
-    fn decide<'a>(&'a self, limit: usize, wants: &'a [u64]) -> Call<'a, Decision> {
-        Box::pin(async move {
-            let ask = Ask { caller: None, wants: wants.to_vec() };
-            self.decide_all(limit, &[ask]).await
-        })
-    }
+    fn decide<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision>;
 
     /// Stops everyone for `pause` from now, unless a longer stop stands or the report `id` is known
     /// already. Returns what is left of the stop.

@@ -65,7 +65,7 @@ impl Memory {
 }
 
 impl Store for Memory {
-    fn decide_all<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
+    fn decide<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
         let (account, mut kept) = self.account(limit);
         let now = (self.clock)();
         let Outcome { shares, standings } = decide(&account.rules, &mut kept.state, now, asks);

@@ -84,7 +84,7 @@ impl Redis {
 }
 
 impl Store for Redis {
-    fn decide_all<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
+    fn decide<'a>(&'a self, limit: usize, asks: &'a [Ask]) -> Call<'a, Decision> {
         let account = &self.accounts[limit];
         let mut call = self.decide.prepare_invoke();
         call.key(&account.key);

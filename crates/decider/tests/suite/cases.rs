@@ -197,7 +197,7 @@ fn the_cases_hold_for_the_memory_store() {
         },
         |store, now, asks| {
             clock.store(now.0, Ordering::SeqCst);
-            runtime.block_on(store.decide_all(0, asks)).unwrap()
+            runtime.block_on(store.decide(0, asks)).unwrap()
         },
         |store, now, pause, id| {
             clock.store(now.0, Ordering::SeqCst);

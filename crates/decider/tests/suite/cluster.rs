@@ -12,6 +12,7 @@ use redis::Value;
 
 use crate::{
     load::{Load, RECOVERY},
+    plain::Plain,
     policies,
     redis_server::{RedisServer, connected, free_port},
     stores,
@@ -187,7 +188,7 @@ async fn a_limit_whose_slot_moves_keeps_its_state_and_answers_throughout() {
     let cluster = Cluster::start().await;
     let store = cluster.store(policies::HOURLY, 2).await;
     let slot = slot(&accounts(policies::HOURLY)[0].name);
-    let granted = async |n| store.decide(0, &[n, 0]).await.unwrap().shares[0].granted;
+    let granted = async |n| store.ask(0, &[n, 0]).await.unwrap().shares[0].granted;
     assert_eq!(granted(1).await, 1);
     cluster.begin_to_move(slot, 0, 1).await;
     assert_eq!(granted(1).await, 1, "asked where it is going");

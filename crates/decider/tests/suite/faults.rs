@@ -10,6 +10,7 @@ use decider::store::{
 
 use crate::{
     load::{Load, RECOVERY},
+    plain::Plain,
     policies,
     redis_server::{RedisServer, connected, free_port},
 };
@@ -161,7 +162,7 @@ async fn a_user_who_may_do_no_more_than_needed_can_work() {
     server.tell(RULES).await.unwrap();
     let url = format!("redis://weir:secret@127.0.0.1:{}/0", server.port());
     let store = store(Target::parse(&url, None).unwrap()).await;
-    store.decide(0, &[1, 1]).await.unwrap();
+    store.ask(0, &[1, 1]).await.unwrap();
     store.throttled(0, limits::Micros::SECOND, "a").await.unwrap();
     store.look(0).await.unwrap();
 }

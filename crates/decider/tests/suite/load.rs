@@ -9,6 +9,8 @@ use std::{
 
 use decider::store::{Store, StoreError, within};
 
+use crate::plain::Plain;
+
 /// The sample policy's: 40 ms of 50.
 pub const DEADLINE: Duration = Duration::from_millis(40);
 /// From a store's return to the first grant.
@@ -51,7 +53,7 @@ impl Load {
         let task = tokio::spawn(async move {
             loop {
                 let started = Instant::now();
-                let outcome = within(deadline, store.decide(limit, &[10, 10])).await;
+                let outcome = within(deadline, store.ask(limit, &[10, 10])).await;
                 let outcome = outcome.map(|d| d.shares.iter().map(|share| share.granted).sum());
                 kept.lock().unwrap().push(Entry { started, ended: Instant::now(), outcome });
                 tokio::time::sleep(Duration::from_millis(3)).await;

@@ -8,6 +8,7 @@ mod cluster;
 mod faults;
 mod hostile;
 mod load;
+mod plain;
 mod policies;
 mod program;
 mod random;

@@ -12,6 +12,7 @@ use limits::{
 };
 
 use crate::{
+    plain::Plain,
     policies,
     redis_server::{RedisServer, connected, target, until_it_works},
 };
@@ -42,20 +43,20 @@ fn check_share(share: Share, granted: u64, reason: Option<Reason>) {
 pub async fn suite(store: &dyn Store) {
     store.ping().await.unwrap();
 
-    let nothing = store.decide(0, &[0, 0]).await.unwrap();
+    let nothing = store.ask(0, &[0, 0]).await.unwrap();
     check_share(nothing.shares[0], 0, None);
 
-    let first = store.decide(0, &[1, 9]).await.unwrap();
+    let first = store.ask(0, &[1, 9]).await.unwrap();
     check_share(first.shares[0], 1, None);
     check_share(first.shares[1], 3, Some(Reason::ClassRate));
     assert_eq!(first.penalty, Micros::ZERO);
     assert!(first.now >= nothing.now);
 
-    let second = store.decide(0, &[9, 1]).await.unwrap();
+    let second = store.ask(0, &[9, 1]).await.unwrap();
     check_share(second.shares[0], 1, Some(Reason::Rate));
     check_share(second.shares[1], 0, Some(Reason::Rate));
 
-    let other = store.decide(1, &[5, 0]).await.unwrap();
+    let other = store.ask(1, &[5, 0]).await.unwrap();
     check_share(other.shares[0], 5, Some(Reason::Rate));
 
     let before = store.look(0).await.unwrap();
@@ -73,13 +74,13 @@ async fn check_stops(store: &dyn Store) {
     let left = store.throttled(0, Micros::from_secs(3600), "a").await.unwrap();
     assert!(left <= long, "a report counts once: {left}");
 
-    let stopped = store.decide(0, &[1, 1]).await.unwrap();
+    let stopped = store.ask(0, &[1, 1]).await.unwrap();
     assert!(stopped.penalty > Micros::ZERO && stopped.penalty <= long);
     for share in &stopped.shares {
         assert_eq!((share.granted, share.reason), (0, Some(Reason::Penalty)));
         assert_eq!(share.wait, stopped.penalty);
     }
-    let free = store.decide(1, &[0, 0]).await.unwrap();
+    let free = store.ask(1, &[0, 0]).await.unwrap();
     assert_eq!(free.penalty, Micros::ZERO, "a stop holds one limit only");
 
     let most = store.throttled(0, Micros(u64::MAX), "c").await.unwrap();
@@ -106,7 +107,7 @@ async fn all_keys_of_a_limit_share_its_hash_tag() {
     let server = RedisServer::start();
     let store = Redis::new(server.target(), &accounts()).unwrap();
     connected(&store).await;
-    store.decide(0, &[1, 1]).await.unwrap();
+    store.ask(0, &[1, 1]).await.unwrap();
     store.throttled(0, Micros::SECOND, "a").await.unwrap();
     for key in server.keys().await {
         assert!(key.contains("{first}"), "{key}");
@@ -124,7 +125,7 @@ async fn two_deciders_on_one_redis_share_the_burst() {
     }
     for number in 0..20 {
         let store = Arc::clone(&stores[number % 2]);
-        asks.push(tokio::spawn(async move { store.decide(0, &[1, 0]).await.unwrap() }));
+        asks.push(tokio::spawn(async move { store.ask(0, &[1, 0]).await.unwrap() }));
     }
     let mut granted = 0;
     for ask in asks {
@@ -138,10 +139,10 @@ async fn a_redis_that_forgot_the_scripts_is_sent_them_again() {
     let server = RedisServer::start();
     let store = Redis::new(server.target(), &accounts()).unwrap();
     connected(&store).await;
-    store.decide(0, &[1, 0]).await.unwrap();
+    store.ask(0, &[1, 0]).await.unwrap();
     let mut raw = server.client().get_multiplexed_async_connection().await.unwrap();
     redis::cmd("SCRIPT").arg("FLUSH").exec_async(&mut raw).await.unwrap();
-    assert_eq!(store.decide(0, &[1, 0]).await.unwrap().shares[0].granted, 1);
+    assert_eq!(store.ask(0, &[1, 0]).await.unwrap().shares[0].granted, 1);
 }
 
 /// Every call fails without waiting: all of them together take less than a deadline each.
@@ -149,7 +150,7 @@ async fn check_fail_at_once(store: &dyn Store) {
     const CALLS: u32 = 20;
     let start = Instant::now();
     for _ in 0..CALLS {
-        let outcome = store.decide(0, &[1, 0]).await;
+        let outcome = store.ask(0, &[1, 0]).await;
         assert!(matches!(outcome, Err(StoreError::Unreachable(_))), "{outcome:?}");
     }
     assert!(start.elapsed() < CALLS * DEADLINE, "{:?}", start.elapsed());
@@ -166,14 +167,14 @@ async fn without_a_redis_calls_fail_at_once_and_it_is_found_within_a_second_of_i
 
     let server = RedisServer::start_on(port);
     until_it_works(&store, Duration::from_secs(1)).await;
-    store.decide(0, &[1, 0]).await.unwrap();
+    store.ask(0, &[1, 0]).await.unwrap();
 
     drop(server);
     // The first to meet the dead connection, and everyone after it.
     check_fail_at_once(&store).await;
     let _server = RedisServer::start_on(port);
     until_it_works(&store, Duration::from_secs(1)).await;
-    store.decide(0, &[1, 0]).await.unwrap();
+    store.ask(0, &[1, 0]).await.unwrap();
 }
 
 #[tokio::test]
@@ -182,7 +183,7 @@ async fn a_silent_redis_costs_one_deadline_and_is_found_within_a_second_of_its_r
     let store = Redis::new(server.target(), &accounts()).unwrap();
     connected(&store).await;
     server.stop();
-    let outcome = within(DEADLINE, store.decide(0, &[1, 0])).await;
+    let outcome = within(DEADLINE, store.ask(0, &[1, 0])).await;
     assert!(
         matches!(outcome, Err(StoreError::Late(_) | StoreError::Unreachable(_))),
         "{outcome:?}"
@@ -192,5 +193,5 @@ async fn a_silent_redis_costs_one_deadline_and_is_found_within_a_second_of_its_r
     check_fail_at_once(&store).await;
     server.go_on();
     until_it_works(&store, Duration::from_secs(1)).await;
-    store.decide(0, &[1, 0]).await.unwrap();
+    store.ask(0, &[1, 0]).await.unwrap();
 }
