@@ -5,6 +5,7 @@
 
 use limits::{
     Micros,
+    lease::Duty,
     members::Standing,
     policy::Limit,
     wire::{Count, DecideReply, DecideRequest, ThrottledRequest},
@@ -26,25 +27,23 @@ pub struct Answer {
     pub standing: Standing,
 }
 
-/// What a call says beside its wants.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// Renews the gateway's lease, if the call is carried out by then (the store's clock).
-    pub deadline: Option<Micros>,
-    /// Gives it back instead.
-    pub leaves: bool,
-}
-
-/// Body of a call for so many requests of each class; of none, it is a probe.
-pub fn decide(limit: &Limit, policy: &str, gateway: &str, wants: &[u64], terms: Terms) -> Vec<u8> {
+/// Body of a call for so many requests of each class; of none, it is a probe. With a duty, and its
+/// deadline on the store's clock, it renews the gateway's lease or gives it back.
+pub fn decide(
+    limit: &Limit,
+    policy: &str,
+    gateway: &str,
+    wants: &[u64],
+    duty: Option<(Duty, Micros)>,
+) -> Vec<u8> {
     let asked = limit.classes.iter().zip(wants).filter(|(_, n)| **n > 0);
     let wants = asked.map(|(class, n)| Count { class: class.name.clone(), n: *n }).collect();
     let request = DecideRequest {
         limit: limit.name.clone(),
         policy: policy.to_owned(),
         gateway: gateway.to_owned(),
-        deadline_us: terms.deadline.map(|deadline| deadline.0),
-        leaves: terms.leaves,
+        deadline_us: duty.map(|(_, deadline)| deadline.0),
+        leaves: matches!(duty, Some((Duty::Leave, _))),
         wants,
     };
     serde_json::to_vec(&request).unwrap_or_default()
@@ -95,11 +94,10 @@ pub mod tests {
     #[test]
     fn only_classes_that_want_something_are_asked_for() {
         let body: DecideRequest =
-            serde_json::from_slice(&decide(&limit(), "h", "gw", &[0, 3], Terms::default()))
-                .unwrap();
+            serde_json::from_slice(&decide(&limit(), "h", "gw", &[0, 3], None)).unwrap();
         assert_eq!(body.wants, [Count { class: "marketing".into(), n: 3 }]);
         let probe: DecideRequest =
-            serde_json::from_slice(&decide(&limit(), "h", "gw", &[], Terms::default())).unwrap();
+            serde_json::from_slice(&decide(&limit(), "h", "gw", &[], None)).unwrap();
         assert_eq!((probe.wants, probe.deadline_us), (vec![], None));
     }
 

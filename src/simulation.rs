@@ -18,7 +18,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use self::{faults::Fault, gateway::Gateway, provider::Provider, store::Store};
-use crate::config::Config;
+use crate::{config::Config, sample};
 
 /// How many seeds are run; `WEIR_SEEDS` says otherwise.
 const SEEDS: u64 = 10_000;
@@ -41,24 +41,15 @@ const LAST_MILE: Instant = 5 * MS;
 const CONTRACT: usize = 38;
 
 fn policy() -> Value {
-    json!({
-        "version": 1,
-        "gateways": {"max": GATEWAYS},
-        "decider": {"timeout": "50ms"},
-        "path_jitter": "55ms",
-        "limits": [{
-            "name": "sms",
-            "match": {"hosts": ["sms.example.com"]},
-            "contract": [{"requests": CONTRACT, "per": "1s"}],
-            "rates": [{"target": 30, "per": "1s", "burst": 4}],
-            "priority": {"header": "x-priority", "default": "marketing"},
-            "classes": [
-                {"name": "otp", "values": ["otp"]},
-                {"name": "marketing", "values": ["bulk"], "rates": [{"target": 24, "per": "1s", "burst": 4}]},
-            ],
-            "fallback": {"lease": "700ms", "forget_after": "3s"},
-        }],
-    })
+    let mut policy = sample::policy();
+    policy["gateways"]["max"] = json!(GATEWAYS);
+    policy["path_jitter"] = json!("55ms");
+    let limit = &mut policy["limits"][0];
+    limit["contract"] = json!([{"requests": CONTRACT, "per": "1s"}]);
+    limit["rates"] = json!([{"target": 30, "per": "1s", "burst": 4}]);
+    limit["classes"][1]["rates"] = json!([{"target": 24, "per": "1s", "burst": 4}]);
+    limit["fallback"] = json!({"lease": "700ms", "forget_after": "3s"});
+    policy
 }
 
 /// What happens next to whom.

@@ -12,7 +12,7 @@ use limits::{
 };
 
 use crate::{
-    calls::{self, Terms},
+    calls,
     config::Config,
     gate::{Admission, Asking, Cause, Gate, Refused, SharedData},
     lane::{Call, Lane, Waiter},
@@ -185,19 +185,20 @@ impl Worker {
             return;
         }
         let wants = lane.wants();
-        let (purpose, terms) = match gate.ask(host, &wants, now) {
+        let (purpose, deadline) = match gate.ask(host, &wants, now) {
             Asking::Ask { deadline } => {
                 let renews = deadline.is_some();
-                (Purpose::Decide { limit, wants, renews }, Terms { deadline, leaves: false })
+                (Purpose::Decide { limit, wants, renews }, deadline)
             }
-            Asking::ReadClock => (Purpose::ReadClock { limit }, Terms::default()),
+            Asking::ReadClock => (Purpose::ReadClock { limit }, None),
             Asking::Not => return self.release(host, limit, now, settled),
         };
         let asked = match &purpose {
             Purpose::Decide { wants, .. } => wants.as_slice(),
             _ => &[],
         };
-        let body = calls::decide(policy, &config.policy.hash, &self.name.gateway, asked, terms);
+        let duty = deadline.map(|deadline| (Duty::Renew, deadline));
+        let body = calls::decide(policy, &config.policy.hash, &self.name.gateway, asked, duty);
         host.count(limit, OfLimit::Calls);
         match host.call(limits::wire::DECIDE_PATH, &body, config.policy.decider_timeout) {
             Some(token) => {

@@ -1,16 +1,9 @@
 //! What a worker does without being asked: probes, leases, reports, calls that were never answered.
 
-use limits::{
-    Micros,
-    lease::{self, Duty},
-};
+use limits::{Micros, lease};
 
 use super::{Host, NO_WAY, Purpose, Sent, Settled, Worker};
-use crate::{
-    calls::{self, Terms},
-    config::Config,
-    metrics::OfLimit,
-};
+use crate::{calls, config::Config, metrics::OfLimit};
 
 /// How long after its time-out a call counts as lost: Envoy always answers, so this only guards
 /// against the case that it does not.
@@ -40,18 +33,17 @@ impl Worker {
             return;
         };
         gate.touch(host, now);
-        let (purpose, terms) = if gate.claim_probe(host, now) {
-            (Purpose::Probe { limit }, Terms::default())
+        let (purpose, owed) = if gate.claim_probe(host, now) {
+            (Purpose::Probe { limit }, None)
         } else if let Some((duty, deadline)) = gate.claim_duty(host, now) {
-            let leaves = duty == Duty::Leave;
-            (Purpose::Duty { limit, duty }, Terms { deadline: Some(deadline), leaves })
+            (Purpose::Duty { limit, duty }, Some((duty, deadline)))
         } else {
             return;
         };
         host.count(limit, OfLimit::Probes);
         let hash = &config.policy.hash;
         let call = config.policy.limits.get(limit).and_then(|policy| {
-            let body = calls::decide(policy, hash, &self.name.gateway, &[], terms);
+            let body = calls::decide(policy, hash, &self.name.gateway, &[], owed);
             host.call(limits::wire::DECIDE_PATH, &body, config.policy.decider_timeout)
         });
         match call {

@@ -74,36 +74,45 @@ fn all_answered(run: &Run) -> Checked {
     check(failed == 0, || format!("{failed} without an answer, {:?}", summary.other_statuses))
 }
 
+/// Traffic while something is away, and after its return. Meanwhile each gateway sends its part of
+/// `own` (per second) without asking; together they go on at the target.
+async fn outage<T>(
+    stack: &Stack,
+    leave: impl FnOnce(),
+    come_back: impl FnOnce() -> T,
+    own: [f64; 2],
+) -> (Noise, Checked) {
+    let events = async {
+        tokio::time::sleep(ms(1_200)).await;
+        leave();
+        tokio::time::sleep(DARK + ms(300)).await;
+        let away = pace(stack, ms(2_000)).await;
+        let guard = come_back();
+        tokio::time::sleep(ms(2_000)).await;
+        (away, pace(stack, ms(1_000)).await, guard)
+    };
+    let ((run, noise), (away, back, _guard)) = tokio::join!(load(stack, ms(7_600)), events);
+    println!("away: {away:?}, back: {back:?}");
+    let report = stack.sim.report().await;
+    stack.assert_filter_is_well().await;
+    let as_told = |(sent, together): ([f64; 2], f64), own: [f64; 2]| {
+        close(sent[0], own[0]) && close(sent[1], own[1]) && close(together, 90.0)
+    };
+    let checked = report
+        .within_contract()
+        .and_then(|()| all_answered(&run))
+        .and_then(|()| check(as_told(away, own), || format!("away: {away:?}")))
+        .and_then(|()| check(as_told(back, [0.0; 2]), || format!("after the return: {back:?}")));
+    (noise, checked)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_cut_off_goes_on_at_its_share_and_the_other_keeps_it_free() {
     on_a_calm_machine(async || {
         let stack = up("1m");
-        let events = async {
-            tokio::time::sleep(ms(1_200)).await;
-            stack.signal("decider-1", libc::SIGSTOP);
-            tokio::time::sleep(DARK + ms(300)).await;
-            let cut_off = pace(&stack, ms(2_000)).await;
-            stack.signal("decider-1", libc::SIGCONT);
-            tokio::time::sleep(ms(2_000)).await;
-            (cut_off, pace(&stack, ms(1_000)).await)
-        };
-        let ((run, noise), (cut_off, back)) = tokio::join!(load(&stack, ms(7_600)), events);
-        println!("cut off: {cut_off:?}, back: {back:?}");
-        let report = stack.sim.report().await;
-        stack.assert_filter_is_well().await;
-        let ([first, second], together) = cut_off;
-        let checked = report
-            .within_contract()
-            .and_then(|()| all_answered(&run))
-            .and_then(|()| check(first == 0.0, || format!("the other sent {first}/s unasked")))
-            .and_then(|()| check(close(second, SHARE_PER_S), || format!("its share: {second}/s")))
-            .and_then(|()| check(close(together, 90.0), || format!("together {together}/s")))
-            .and_then(|()| {
-                check(back.0 == [0.0, 0.0] && close(back.1, 90.0), || {
-                    format!("after the return: {back:?}")
-                })
-            });
-        (noise, checked)
+        let leave = || stack.signal("decider-1", libc::SIGSTOP);
+        let come_back = || stack.signal("decider-1", libc::SIGCONT);
+        outage(&stack, leave, come_back, [0.0, SHARE_PER_S]).await
     })
     .await;
 }
@@ -112,33 +121,9 @@ async fn a_gateway_that_is_cut_off_goes_on_at_its_share_and_the_other_keeps_it_f
 async fn without_any_decider_all_gateways_together_go_on_at_the_target() {
     on_a_calm_machine(async || {
         let stack = up("1m");
-        let events = async {
-            tokio::time::sleep(ms(1_200)).await;
-            stack.signal("redis", libc::SIGKILL);
-            tokio::time::sleep(DARK + ms(300)).await;
-            let alone = pace(&stack, ms(2_000)).await;
-            // It comes back empty, and while it knows nobody it takes everyone for missing.
-            let redis = stack.start_again("redis");
-            tokio::time::sleep(ms(2_000)).await;
-            (alone, pace(&stack, ms(1_000)).await, redis)
-        };
-        let ((run, noise), (alone, back, _redis)) = tokio::join!(load(&stack, ms(7_600)), events);
-        println!("alone: {alone:?}, back: {back:?}");
-        let report = stack.sim.report().await;
-        stack.assert_filter_is_well().await;
-        let (own, together) = alone;
-        let shares = own.iter().all(|own| close(*own, SHARE_PER_S));
-        let checked = report
-            .within_contract()
-            .and_then(|()| all_answered(&run))
-            .and_then(|()| check(shares, || format!("on their own: {own:?}")))
-            .and_then(|()| check(close(together, 90.0), || format!("together {together}/s")))
-            .and_then(|()| {
-                check(back.0 == [0.0, 0.0] && close(back.1, 90.0), || {
-                    format!("after the return: {back:?}")
-                })
-            });
-        (noise, checked)
+        let leave = || stack.signal("redis", libc::SIGKILL);
+        // It comes back empty, and while it knows nobody it takes everyone for missing.
+        outage(&stack, leave, || stack.start_again("redis"), [SHARE_PER_S; 2]).await
     })
     .await;
 }

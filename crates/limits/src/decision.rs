@@ -8,6 +8,8 @@
 //! `lua/decide.lua` in the decider is the same function on Redis' clock. One case table and the
 //! same random sequences drive both; change them together.
 
+use std::borrow::Cow;
+
 use crate::{
     gcra::Gcra,
     members::{Ask, Members, Part, Standing, Terms},
@@ -74,13 +76,14 @@ impl Rules {
     }
 
     /// What is left of every rate while gateways are missing.
-    fn slowed(&self, part: Part) -> Self {
+    fn slowed(&self, part: Part) -> Cow<'_, Self> {
         if part.left == part.whole {
-            return self.clone();
+            return Cow::Borrowed(self);
         }
         let slowed = |gcra: &Gcra| gcra.slowed(part.left, part.whole);
         let classes = self.classes.iter().map(|own| own.iter().map(slowed).collect()).collect();
-        Self { limit: self.limit.iter().map(slowed).collect(), classes, ..self.clone() }
+        let limit = self.limit.iter().map(slowed).collect();
+        Cow::Owned(Self { limit, classes, max_pause: self.max_pause, terms: self.terms })
     }
 
     /// Every rate, in the order in which [`State::tats`] keeps them.

@@ -102,8 +102,7 @@ impl Lease {
         Some(self.store_at.plus(age.minus(age.hundredth())).plus(terms.timeout))
     }
 
-    /// An answer came at `now`, to a call that was sent at `sent_at`: it shows the store's clock.
-    /// True if the decider had been unreachable.
+    /// An answer came at `now`: it shows the store's clock. True if the decider had been unreachable.
     pub fn answered(&mut self, store_now: Micros, now: Micros) -> bool {
         let recovered = self.failures > 0;
         (self.heard_at, self.store_at) = (now, store_now);
@@ -139,7 +138,7 @@ impl Lease {
         due
     }
 
-    /// What is owed at `now`; claims it. A leave must be sent with [`leaving`](Self::leaving).
+    /// What is owed at `now`: to be done with [`renew`](Self::renew) or [`leave`](Self::leave).
     pub fn duty(&self, terms: &Terms, now: Micros) -> Option<Duty> {
         if !self.asks() || self.counted_until <= now {
             return None;

@@ -111,36 +111,27 @@ impl Standing {
     }
 }
 
-impl Serialize for Reason {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
+/// Written and read by its name, and nothing else.
+macro_rules! by_name {
+    ($type:ident: $($variant:ident),+) => {
+        impl Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                const NAMES: &[&str] = &[$($type::$variant.name()),+];
+                let text = String::deserialize(from)?;
+                [$($type::$variant),+]
+                    .into_iter()
+                    .find(|known| known.name() == text)
+                    .ok_or_else(|| serde::de::Error::unknown_variant(&text, NAMES))
+            }
+        }
+    };
 }
 
-impl<'de> Deserialize<'de> for Reason {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        [Self::Rate, Self::ClassRate, Self::Penalty]
-            .into_iter()
-            .find(|reason| reason.name() == text)
-            .ok_or_else(|| {
-                serde::de::Error::unknown_variant(&text, &["rate", "class_rate", "penalty"])
-            })
-    }
-}
-
-impl Serialize for Standing {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for Standing {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        [Self::Late, Self::Guest, Self::Member]
-            .into_iter()
-            .find(|standing| standing.name() == text)
-            .ok_or_else(|| serde::de::Error::unknown_variant(&text, &["late", "guest", "member"]))
-    }
-}
+by_name!(Reason: Rate, ClassRate, Penalty);
+by_name!(Standing: Late, Guest, Member);

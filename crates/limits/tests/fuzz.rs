@@ -56,6 +56,7 @@ static POLICY: LazyLock<Value> = LazyLock::new(|| {
                   "rates": [{ "target": 40, "per": "1s", "burst": 5 }] },
             ],
             "throttle": { "statuses": [429], "default_pause": "1s", "max_pause": "1h" },
+            "fallback": { "lease": "1s", "forget_after": "15m" },
         }],
     })
 });
